@@ -1,0 +1,71 @@
+// Package adapter states what a provider's dialect must do: turn the caller's request into the provider's and the
+// provider's answer into the caller's. Adapters work on bytes and own no connection, clock or goroutine.
+package adapter
+
+import "github.com/sluice-gateway/sluice/sidecar/internal/exchange"
+
+// Call is one upstream HTTP request.
+type Call struct {
+	Path   string  // appended to the deployment's base URL, begins with "/"
+	Header []Field // without Host, Content-Length and hop-by-hop fields
+	Body   []byte
+}
+
+// Field is one HTTP header field.
+type Field struct{ Name, Value string }
+
+// Header reads a header field of the provider's answer, "" when absent; names in any case.
+type Header func(name string) string
+
+// Annotate appends the value of the x_gateway member (a JSON object) for the given usage.
+type Annotate func(dst []byte, u exchange.Usage) []byte
+
+// Adapter is one provider's dialect, towards OpenAI-dialect callers. It is stateless and safe for concurrent use.
+type Adapter interface {
+	// Request builds the provider's request. secret may be empty. A *exchange.Failure of kind FailUnsupported or
+	// FailRequest names the field (Param) that cannot be honoured.
+	Request(r *exchange.Request, d *exchange.Deployment, secret []byte) (Call, *exchange.Failure)
+
+	// Response turns a complete 2xx answer to a request without stream into the caller's body, with the model
+	// renamed to the alias and the x_gateway member added. It fails with FailInvalid when the body is no answer, and
+	// with the kind of the error when a 200 carries one.
+	Response(r *exchange.Request, body []byte, a Annotate) ([]byte, exchange.Usage, *exchange.Failure)
+
+	// Stream starts translating a 2xx answer to a request with stream. A contentType other than text/event-stream is
+	// sniffed by the relay before: Stream sees events only.
+	Stream(r *exchange.Request, a Annotate) Stream
+
+	// Failure classifies a non-2xx answer.
+	Failure(status int, h Header, body []byte) *exchange.Failure
+}
+
+// Stream translates one stream, event by event, in order. It has one user at a time.
+type Stream interface {
+	// Event takes one upstream server-sent event (name is "" when it had none; data lines joined by \n) and appends
+	// to dst what the caller should see of it: whole events, each ending in a blank line, or nothing.
+	// What it appends before Real is reported must be harmless to drop: another deployment may be tried.
+	// [DONE] is not appended here but by End.
+	Event(dst []byte, name, data []byte) ([]byte, Progress)
+
+	// End is called once, when the upstream body has ended cleanly or Progress.Done was reported. It appends what is
+	// still owed, the usage chunk (if the caller asked for it) and data: [DONE] last; or, when the stream did not
+	// come to a finish, a Failure of kind FailCut and nothing.
+	End(dst []byte) ([]byte, *exchange.Failure)
+
+	// Abort appends the error event that tells the caller that the stream broke: never [DONE], never a finish.
+	Abort(dst []byte, f *exchange.Failure) []byte
+
+	// Usage is what has been used so far: the provider's numbers when it stated them; otherwise zero tokens with
+	// Source FromEstimate, and the gateway estimates from Delivered.
+	Usage() exchange.Usage
+
+	// Delivered counts the bytes of text, tool arguments and reasoning appended so far.
+	Delivered() int64
+}
+
+// Progress is what an event meant.
+type Progress struct {
+	Real    bool              // text, tool-call bytes or reasoning was appended
+	Done    bool              // the provider says the stream is complete
+	Failure *exchange.Failure // the provider reported an error inside the stream
+}

@@ -1,0 +1,75 @@
+// Package exchange holds the nouns the rooms of the sidecar share, and the facts of one request on its way through
+// them. It decides nothing.
+package exchange
+
+import "time"
+
+// Operation is what the caller asked for.
+type Operation uint8
+
+// The operations.
+const (
+	Chat Operation = iota + 1 // POST /v1/chat/completions
+	Embeddings
+)
+
+// Request is the caller's request as far as the sidecar reads it. Body is never changed.
+type Request struct {
+	ID        string // x-request-id
+	Operation Operation
+	Body      []byte // the caller's JSON, valid until the attempt has been sent
+	Model     string // the alias, as sent
+	Stream    bool
+	// IncludeUsage is stream_options.include_usage: the caller wants the usage chunk.
+	IncludeUsage bool
+	MaxOutput    int64 // the caller's cap on output tokens, 0 when none was sent
+	Choices      int64 // n, at least 1
+	InputBytes   int64 // bytes of text in the prompt, for the estimate
+	Messages     int64
+	Tools        bool
+	JSONSchema   bool
+	Vision       bool
+	Feature      string // x-gw-feature, or metadata.feature
+	UserSHA256   string // of x-gw-user, or metadata.user; hex, empty when none
+}
+
+// Deployment is one place a model runs.
+type Deployment struct {
+	ID            string
+	Provider      string // openai, anthropic, compatible
+	BaseURL       string // up to and without /chat/completions or /messages
+	Model         string // the provider's name
+	Credential    string // name, empty for none
+	Region        string
+	Account       string
+	ContextTokens int64 // 0 for unknown
+	Capabilities  []string
+	DataClasses   []string
+	PriceName     string
+	Unpriced      bool // no price: served and counted at 0
+}
+
+// Timeouts are the deadlines of one attempt. None is zero.
+type Timeouts struct {
+	Connect    time.Duration // TCP and TLS
+	FirstToken time.Duration // from the attempt's start to the first real token
+	Idle       time.Duration // between upstream bytes after that
+	Total      time.Duration // the whole attempt
+}
+
+// UsageSource says how token counts are known.
+type UsageSource uint8
+
+// The sources, as in usage.v1.Source.
+const (
+	FromProvider UsageSource = iota + 1
+	FromEstimate
+	FromPartial
+	FromReservation
+)
+
+// Usage is what an attempt used.
+type Usage struct {
+	Tokens
+	Source UsageSource
+}
