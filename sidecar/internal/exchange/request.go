@@ -23,14 +23,17 @@ type Request struct {
 	// IncludeUsage is stream_options.include_usage: the caller wants the usage chunk.
 	IncludeUsage bool
 	MaxOutput    int64 // the caller's cap on output tokens, 0 when none was sent
-	Choices      int64 // n, at least 1
-	InputBytes   int64 // bytes of text in the prompt, for the estimate
-	Messages     int64
-	Tools        bool
-	JSONSchema   bool
-	Vision       bool
-	Feature      string // x-gw-feature, or metadata.feature
-	UserSHA256   string // of x-gw-user, or metadata.user; hex, empty when none
+	// DefaultOutput is the cap the provider is told when the caller sent none; 0 for none.
+	DefaultOutput int64
+	Choices       int64 // n, at least 1
+	InputBytes    int64 // bytes of text in the prompt, tool schemas included, for the estimate
+	InputExtra    int64 // tokens known otherwise: images by formula, token ids as sent
+	Messages      int64
+	Tools         bool
+	JSONSchema    bool
+	Vision        bool
+	Feature       string // x-gw-feature, or metadata.feature
+	UserSHA256    string // of x-gw-user, or metadata.user; hex, empty when none
 }
 
 // Deployment is one place a model runs.

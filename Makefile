@@ -1,0 +1,54 @@
+# Sluice. Nothing but Go is needed for build, run, up and test; tools are pinned in tools/ and built on first use.
+GO       ?= go
+TOOL      = $(GO) tool -modfile=tools/go.mod
+LINT      = $(GO) tool -modfile=tools/lint/go.mod
+FUZZTIME ?= 10s
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null)
+LDFLAGS   = -ldflags "-X main.version=$(VERSION)"
+
+.DEFAULT_GOAL := help
+.PHONY: help build run up test test-race test-system test-sdk fuzz lint gen check
+
+help: ## list the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## bin/sidecar, bin/quotad, bin/bench
+	@mkdir -p bin
+	@$(GO) build $(LDFLAGS) -o bin/ ./sidecar/cmd/sidecar ./quotad/cmd/quotad ./bench/cmd/bench
+
+run: build ## fake provider, one quotad, one sidecar, a demo organisation, and a curl to try (UPSTREAM=url MODEL=name for your own server)
+	@$(GO) run ./deploy/dev -upstream "$(UPSTREAM)" -model "$(MODEL)"
+
+up: build ## three quotad and two sidecars on this machine
+	@$(GO) run ./deploy/dev -dir .dev/up -nodes 3 -sidecars 2 -upstream "$(UPSTREAM)" -model "$(MODEL)"
+
+test: ## every test but the long suites; no network, nothing but Go
+	@$(GO) test -timeout 8m ./...
+
+test-race: ## the same under the race detector; needs a C compiler
+	@$(GO) test -race -timeout 20m ./...
+
+test-system: build ## the long whole-system suite with real processes
+	@SLUICE_SYSTEM=1 $(GO) test -count=1 -timeout 30m -v ./bench/system/...
+
+test-sdk: build ## unmodified SDKs against a running sidecar; needs node for its part
+	@bench/sdk/run
+
+fuzz: ## every fuzz target for FUZZTIME (10s)
+	@for p in $$($(GO) list ./...); do \
+	  for f in $$($(GO) test -list '^Fuzz' $$p | grep '^Fuzz' || true); do \
+	    echo "$$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$p || exit 1; done; done
+
+lint: ## golangci-lint, buf lint, buf breaking
+	@$(LINT) golangci-lint run ./...
+	@$(TOOL) buf lint
+	@$(TOOL) buf breaking --against proto/baseline.binpb
+
+gen: ## regenerate proto/gen
+	@$(TOOL) buf generate
+
+check: gen ## generated code, formatting and modules are current: fails when the tree changes
+	@gofmt -l . | (! grep .) || (echo "gofmt -w the files above"; exit 1)
+	@$(GO) mod tidy -diff
+	@git diff --exit-code --stat -- proto/gen go.mod go.sum
+	@test -z "$$(git status --porcelain -- proto/gen)"

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/sluice-gateway/sluice/quotad"
+	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+)
+
+// serveCommand runs a node.
+func serveCommand() *cobra.Command {
+	var file string
+	var dev bool
+	values := map[string]*string{}
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run a quotad node",
+		Args:  cobra.NoArgs,
+	}
+	cmd.Flags().StringVar(&file, "config", "", "YAML file; flags and SLUICE_QUOTAD_… variables override it")
+	cmd.Flags().BoolVar(&dev, "dev", false, "no TLS, loopback only, makes its own key file")
+	for _, s := range quotad.Settings() {
+		values[s.Key] = cmd.Flags().String(s.Flag(), "", s.Usage+" (or "+s.Env()+")")
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		set := map[string]string{}
+		for _, s := range quotad.Settings() {
+			if cmd.Flags().Changed(s.Flag()) {
+				set[s.Key] = *values[s.Key]
+			}
+		}
+		cfg, err := quotad.Load(file, os.Environ(), set, dev)
+		if err != nil {
+			return fmt.Errorf("configuration:\n%w", err)
+		}
+		return serve(cmd.Context(), cfg)
+	}
+	return cmd
+}
+
+func serve(ctx context.Context, cfg quotad.Config) error {
+	zc := zap.NewProductionConfig()
+	zc.Level = zap.NewAtomicLevelAt(cfg.LogLevel)
+	zc.Sampling = nil
+	log, err := zc.Build()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = log.Sync() }()
+	q, err := quotad.New(cfg, build(), log)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("quotad ready: node %s, sidecars %s, admin http://%s\n", cfg.ID, q.Addr(), q.AdminAddr())
+	err = q.Run(ctx)
+	if cerr := q.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}

@@ -1,0 +1,164 @@
+package registry
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// The actions of a Difference.
+const (
+	ActionCreate = "create"
+	ActionUpdate = "update"
+	ActionDelete = "delete"
+)
+
+// Difference is what a change does to one object. Lines are one a field: "- path: old" and "+ path: new".
+type Difference struct {
+	Action string
+	Kind   string
+	ID     string
+	Lines  []string
+}
+
+// Diff computes the change that makes the registry hold the desired objects, as ParseOrg gives them. With prune,
+// objects that are not desired are deleted; without, they stay. A desired key without secret keeps the stored one,
+// and a revoked key stays revoked. The error names the stored price versions that would be edited. The caller fills
+// in actor, time and note. The change is empty when nothing differs.
+func (r *Registry) Diff(desired []Object, prune bool) (Change, []Difference, error) {
+	var objects []Object
+	var faults []error
+	wanted := make(map[Ref]bool, len(desired))
+	for _, o := range desired {
+		wanted[o.ref()] = true
+		current, exists := r.Object(o.Kind, o.ID)
+		if exists && o.Kind == KindKey {
+			v, err := decode(o)
+			if err != nil {
+				return Change{}, nil, fmt.Errorf("key %s: %w", o.ID, err)
+			}
+			o = keepSecret(v.(*Key), keyOf(current)).Object()
+		}
+		if bytes.Equal(o.Spec, current.Spec) {
+			continue
+		}
+		if exists && o.Kind == KindPrice {
+			lines := strings.Join(difference(current, o).Lines, "\n  ")
+			faults = append(faults, fmt.Errorf("prices[%s]: %s\n  %s", o.ID, editedPrice, lines))
+			continue
+		}
+		objects = append(objects, Object{Kind: o.Kind, ID: o.ID, Spec: o.Spec})
+	}
+	if len(faults) > 0 {
+		return Change{}, nil, errors.Join(faults...)
+	}
+	if prune {
+		r.state.each(func(e *entry) {
+			if !wanted[e.ref()] {
+				objects = append(objects, Object{Kind: e.Kind, ID: e.ID})
+			}
+		})
+	}
+	change, differences := r.changeTo(objects)
+	return change, differences, nil
+}
+
+// changeTo makes a change of objects, each of which differs from the stored one, and shows it.
+func (r *Registry) changeTo(objects []Object) (Change, []Difference) {
+	slices.SortFunc(objects, func(a, b Object) int { return compareRefs(a.ref(), b.ref()) })
+	differences := make([]Difference, 0, len(objects))
+	for _, o := range objects {
+		current, _ := r.Object(o.Kind, o.ID)
+		current.Kind, current.ID = o.Kind, o.ID
+		differences = append(differences, difference(current, o))
+	}
+	return Change{BaseVersion: r.version, Objects: objects}, differences
+}
+
+// Differences show what a change would do to the registry as it is, one for each object that differs.
+func (r *Registry) Differences(c Change) []Difference {
+	var differing []Object
+	for _, o := range c.Objects {
+		if current, _ := r.Object(o.Kind, o.ID); !bytes.Equal(current.Spec, o.Spec) {
+			differing = append(differing, o)
+		}
+	}
+	_, differences := r.changeTo(differing)
+	return differences
+}
+
+func difference(before, after Object) Difference {
+	d := Difference{Action: ActionUpdate, Kind: after.Kind, ID: after.ID}
+	var old, now []field
+	if len(before.Spec) == 0 {
+		d.Action = ActionCreate
+	} else {
+		old = flatten(nil, "", storedTree(before.Spec))
+	}
+	if len(after.Spec) == 0 {
+		d.Action = ActionDelete
+	} else {
+		now = flatten(nil, "", storedTree(after.Spec))
+	}
+	values := make(map[string]string, len(now))
+	for _, f := range now {
+		values[f.path] = f.text
+	}
+	gone := make(map[string]bool, len(old))
+	for _, f := range old {
+		gone[f.path] = true
+		text, ok := values[f.path]
+		if ok && text == f.text {
+			continue
+		}
+		d.Lines = append(d.Lines, "- "+f.path+": "+f.text)
+		if ok {
+			d.Lines = append(d.Lines, "+ "+f.path+": "+text)
+		}
+	}
+	for _, f := range now {
+		if !gone[f.path] {
+			d.Lines = append(d.Lines, "+ "+f.path+": "+f.text)
+		}
+	}
+	return d
+}
+
+// field is one line of a spec.
+type field struct{ path, text string }
+
+// flatten lists the fields of a spec in order. A list of plain values is one field: its items mean little alone.
+func flatten(out []field, path string, n *yaml.Node) []field {
+	switch n.Kind {
+	case yaml.MappingNode:
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			out = flatten(out, join(path, label(n.Content[i].Value)), n.Content[i+1])
+		}
+		return out
+	case yaml.SequenceNode:
+		if !plain(n) {
+			for i, c := range n.Content {
+				out = flatten(out, fmt.Sprintf("%s[%d]", path, i), c)
+			}
+			return out
+		}
+		texts := make([]string, len(n.Content))
+		for i, c := range n.Content {
+			texts[i] = c.Value
+		}
+		return append(out, field{path, "[" + strings.Join(texts, ", ") + "]"})
+	}
+	if path == "secret_sha256" && len(n.Value) > 8 {
+		return append(out, field{path, n.Value[:8] + "…"})
+	}
+	return append(out, field{path, n.Value})
+}
+
+// plain is true of a list or mapping of single values.
+func plain(n *yaml.Node) bool {
+	return !slices.ContainsFunc(n.Content, func(c *yaml.Node) bool { return c.Kind != yaml.ScalarNode })
+}

@@ -1,0 +1,29 @@
+package registry
+
+// The bounds of this package. Above one, the caller sees a fault or a refusal that names it, unless said otherwise.
+const (
+	fileBytesMax     = 16 << 20 // bytes of an org.yaml
+	specBytesMax     = 1 << 20  // bytes of one object's spec
+	depthMax         = 32       // nesting of a JSON spec
+	changeObjectsMax = 100_000  // objects of one change
+	objectsMax       = 200_000  // objects in all
+	faultsMax        = 50       // faults that are listed; further ones are counted
+	historyMax       = 1_000    // changes kept; the oldest are dropped
+	historyBytesMax  = 64 << 20 // bytes of specs in them; the oldest are dropped, the newest always stays
+	namesMax         = 10       // names listed as known in a fault
+	quoteMax         = 64       // bytes of a wrong value that a fault repeats
+
+	idBytesMax       = 64
+	identityBytesMax = 255
+	textBytesMax     = 256
+	urlBytesMax      = 2_048
+	listMax          = 10_000 // items of a list inside an object
+
+	limitMax    = 1_000_000_000_000         // a bucket's units a minute
+	moneyMax    = 1_000_000_000_000_000_000 // nano-dollars: a billion dollars
+	weightMax   = 1_000
+	priorityMax = 1_000
+	attemptsMax = 10
+	tokensMax   = 100_000_000
+	alertsMax   = 16
+)

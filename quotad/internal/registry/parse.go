@@ -1,0 +1,314 @@
+package registry
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// section is a part of org.yaml that holds objects of one kind.
+type section struct {
+	name string
+	kind string
+	id   string // the key that holds the id, in a section that is a list; empty: a mapping from id to spec
+}
+
+// sections stand in the order of kindsInOrder.
+func sections() []section {
+	return []section{
+		{"fx", KindFX, ""},
+		{"prices", KindPrice, "id"},
+		{"credentials", KindCredential, ""},
+		{"deployments", KindDeployment, "id"},
+		{"aliases", KindAlias, ""},
+		{"org", KindOrg, ""},
+		{"business_units", KindBusinessUnit, ""},
+		{"teams", KindTeam, ""},
+		{"keys", KindKey, "id"},
+		{"sidecars", KindSidecar, "identity"},
+	}
+}
+
+// document is an org.yaml being read.
+type document struct {
+	*reader
+	state *state
+	paths map[Ref]string // where each object stands
+	order []Ref
+}
+
+// ParseOrg reads an org.yaml. file is its name in faults. The objects are in canonical form, ordered by kind and id.
+// The file must make sense alone: what it refers to must stand in it. The error is *Faults and lists every mistake.
+func ParseOrg(file string, text []byte) ([]Object, error) {
+	d := &document{reader: newReader(file), state: newState(), paths: map[Ref]string{}}
+	root, err := parseYAML(text)
+	if err != nil {
+		d.syntaxFault(err)
+		return nil, sorted(d.faults)
+	}
+	if root != nil && (root.Kind != yaml.MappingNode || root.Tag != "!!map") {
+		d.fault(root.Line, "", "the file must be a mapping of sections, like teams and keys")
+		return nil, sorted(d.faults)
+	}
+	m := d.mapping(root, "")
+	m.line = max(m.line, 1)
+	d.head(m)
+	for _, s := range sections() {
+		d.section(s, m)
+	}
+	m.close()
+	d.checkAll()
+	if err := sorted(d.faults); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(d.order, compareRefs)
+	objects := make([]Object, len(d.order))
+	for i, r := range d.order {
+		objects[i] = object(r.ID, d.state.find(r).value)
+	}
+	return objects, nil
+}
+
+// parseYAML reads one document; nil is an empty one.
+func parseYAML(text []byte) (root *yaml.Node, err error) {
+	if len(text) > fileBytesMax {
+		return nil, fmt.Errorf("the file is longer than %d bytes", fileBytesMax)
+	}
+	// The YAML library reports some broken texts by a panic. A text from outside must never stop the process.
+	defer func() {
+		if r := recover(); r != nil {
+			root, err = nil, fmt.Errorf("not readable as YAML: %v", r)
+		}
+	}()
+	dec := yaml.NewDecoder(strings.NewReader(string(text)))
+	var doc, second yaml.Node
+	if err := dec.Decode(&doc); errors.Is(err, io.EOF) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	if err := dec.Decode(&second); err == nil {
+		return nil, fmt.Errorf("line %d: a second YAML document (---): one file is one document", second.Line)
+	} else if !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	if len(doc.Content) == 0 || doc.Content[0].Tag == "!!null" {
+		return nil, nil
+	}
+	return doc.Content[0], nil
+}
+
+// syntaxFault takes the line out of the YAML library's message.
+func (d *document) syntaxFault(err error) {
+	what := strings.TrimPrefix(err.Error(), "yaml: ")
+	line := 1
+	if g := regexp.MustCompile(`^line (\d+): (?s)(.*)$`).FindStringSubmatch(what); g != nil {
+		line, _ = strconv.Atoi(g[1])
+		what = g[2]
+	}
+	d.fault(max(line, 1), "", "%s", what)
+}
+
+func (d *document) head(m *mapping) {
+	m.with(m.need("version"), "version", func(text string) error {
+		if text != "1" {
+			return fmt.Errorf("%s is not a known version of this file (allowed: 1)", clip(text))
+		}
+		return nil
+	})
+	m.with(m.take("currency"), "currency", func(text string) error {
+		if text != "USD" {
+			return fmt.Errorf("%s is not supported in this version (supported: USD)", clip(text))
+		}
+		return nil
+	})
+}
+
+// section reads the objects of one section.
+func (d *document) section(s section, root *mapping) {
+	n := root.take(s.name)
+	switch {
+	case n == nil || n.Kind == yaml.ScalarNode && n.Tag == "!!null":
+		// A section whose entries are all commented out is an empty one.
+	case s.kind == KindOrg:
+		if m := d.mapping(n, s.name); m != nil {
+			d.add(Ref{s.kind, OrgID}, m, m.line)
+		}
+	case s.id == "":
+		list := d.mapping(n, s.name)
+		if list == nil {
+			return
+		}
+		for _, id := range list.keys {
+			ref, path := Ref{s.kind, id}, list.sub(id)
+			if !d.goodID(ref, path, list.from[id]) {
+				continue
+			}
+			if m := d.mapping(list.take(id), path); m != nil {
+				d.add(ref, m, list.from[id])
+			} else {
+				d.addBroken(ref)
+			}
+		}
+	default:
+		for i, c := range d.items(n, s.name, objectsMax) {
+			d.item(s, i, c)
+		}
+	}
+}
+
+// item reads one element of a section that is a list. Its path shows the id, which people know, and not its number.
+func (d *document) item(s section, i int, n *yaml.Node) {
+	path := fmt.Sprintf("%s[%d]", s.name, i)
+	id := ""
+	if n.Kind == yaml.MappingNode {
+		for j := 0; j+1 < len(n.Content); j += 2 {
+			if n.Content[j].Value == s.id && n.Content[j+1].Kind == yaml.ScalarNode && n.Content[j+1].Tag != "!!null" {
+				id = n.Content[j+1].Value
+			}
+		}
+	}
+	if validObjectID(s.kind, id) {
+		path = fmt.Sprintf("%s[%s]", s.name, id)
+		if d.lines[path] == 0 {
+			d.lines[path] = n.Line
+		}
+	}
+	m := d.mapping(n, path)
+	if m == nil {
+		return
+	}
+	idNode := m.need(s.id)
+	ref := Ref{s.kind, id}
+	if idNode == nil || !d.goodID(ref, m.sub(s.id), idNode.Line) {
+		// The rest is read for its faults alone.
+		d.read(s.kind, m)
+		return
+	}
+	d.add(ref, m, idNode.Line)
+}
+
+func (d *document) goodID(r Ref, path string, line int) bool {
+	if !validObjectID(r.Kind, r.ID) {
+		if r.Kind == KindSidecar {
+			d.fault(line, path, "%s is not an identity (1 to %d visible ASCII characters)", clip(r.ID), identityBytesMax)
+		} else {
+			d.fault(line, path, "%s is not a name (1 to %d of a-z A-Z 0-9 . _ -)", clip(r.ID), idBytesMax)
+		}
+		return false
+	}
+	if r.Kind == KindFX && !isMonth(r.ID) {
+		d.fault(line, path, "%s is not a month, like 2026-11", clip(r.ID))
+		return false
+	}
+	return true
+}
+
+func isMonth(s string) bool { return regexp.MustCompile(`^2[01]\d\d-(0[1-9]|1[0-2])$`).MatchString(s) }
+
+// add reads an object and keeps it. A second one of the same name is a fault, and read for its faults.
+func (d *document) add(r Ref, m *mapping, line int) {
+	if _, twice := d.paths[r]; twice {
+		d.fault(line, m.path, "%s %q stands here a second time", r.Kind, r.ID)
+		d.read(r.Kind, m)
+		return
+	}
+	v := d.read(r.Kind, m)
+	v.identify(r.ID)
+	d.paths[r] = m.path
+	d.order = append(d.order, r)
+	d.state.put(&entry{Object: Object{Kind: r.Kind, ID: r.ID}, value: v})
+}
+
+// addBroken keeps the name of an object that cannot be read, so that what refers to it is not reported too.
+func (d *document) addBroken(r Ref) {
+	v := newValue(r.Kind)
+	v.identify(r.ID)
+	d.paths[r] = ""
+	d.state.put(&entry{Object: Object{Kind: r.Kind, ID: r.ID}, value: v})
+}
+
+// checkAll checks the objects against each other.
+func (d *document) checkAll() {
+	c := newChecker(d.state, false, nil)
+	for _, r := range d.order {
+		base := d.paths[r]
+		for _, p := range c.check(d.state.find(r)) {
+			path := join(base, p.Path)
+			d.fault(d.lineOf(path), path, "%s", p.What)
+		}
+	}
+}
+
+// ParseObject reads one object from JSON in the shape of its part of org.yaml, without its id. What it refers to is
+// checked when it is applied. The error is *Faults; paths are within the object.
+func ParseObject(kind, id string, spec []byte) (Object, error) {
+	rd := newReader("")
+	if newValue(kind) == nil {
+		rd.fault(0, "", "unknown kind %s (allowed: %s)", clip(kind), strings.Join(kindsInOrder(), ", "))
+		return Object{}, sorted(rd.faults)
+	}
+	d := &document{reader: rd}
+	if !d.goodID(Ref{kind, id}, "id", 0) {
+		return Object{}, sorted(rd.faults)
+	}
+	m := rd.jsonMapping(spec, "")
+	if m == nil {
+		return Object{}, sorted(rd.faults)
+	}
+	// An id inside is allowed when it says the same.
+	for _, s := range sections() {
+		if s.kind == kind && s.id != "" && m.at[s.id] != nil {
+			m.with(m.take(s.id), s.id, func(text string) error {
+				if text != id {
+					return fmt.Errorf("%s is not %q", clip(text), id)
+				}
+				return nil
+			})
+		}
+	}
+	v := rd.read(kind, m)
+	if err := sorted(rd.faults); err != nil {
+		return Object{}, err
+	}
+	return object(id, v), nil
+}
+
+// WithBudget is the team with another budget, from JSON in the shape of teams.*.budget. The error is *Faults, or a
+// Fault when there is no such team.
+func (r *Registry) WithBudget(team string, spec []byte) (Object, error) {
+	t, ok := r.Team(team)
+	if !ok {
+		return Object{}, Fault{Path: "team", What: fmt.Sprintf("no team %s", clip(team))}
+	}
+	rd := newReader("")
+	n, err := decodeJSON(spec)
+	if err != nil {
+		rd.fault(0, "", "%s", err)
+		return Object{}, sorted(rd.faults)
+	}
+	t.Budget = rd.budgetAt(n, "")
+	if err := sorted(rd.faults); err != nil {
+		return Object{}, err
+	}
+	return t.Object(), nil
+}
+
+func (rd *reader) jsonMapping(spec []byte, path string) *mapping {
+	n, err := decodeJSON(spec)
+	if err != nil {
+		rd.fault(0, path, "%s", err)
+		return nil
+	}
+	if n.Kind != yaml.MappingNode {
+		rd.fault(0, path, "must be a JSON object")
+		return nil
+	}
+	return rd.mapping(n, path)
+}

@@ -1,0 +1,499 @@
+package registry
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+	_ "time/tzdata" // the zones must be the same on every machine, also on one without a zone database
+
+	"go.yaml.in/yaml/v3"
+)
+
+// The defaults of what org.yaml leaves out.
+const (
+	defaultConnect     = Millis(2_000)
+	defaultFirstToken  = Millis(30_000)
+	defaultIdle        = Millis(30_000)
+	defaultTotal       = Millis(600_000)
+	defaultMaxAttempts = 3
+	defaultMaxOutput   = 1_024
+)
+
+// dataClasses are the classes of data, lowest first.
+func dataClasses() []string { return []string{"public", "internal", "confidential", "restricted"} }
+
+func supportedProviders() []string { return []string{"openai", "anthropic", "compatible"} }
+func laterProviders() []string     { return []string{"azure", "bedrock", "gemini", "vertex"} }
+
+// read reads the spec of one kind. What is wrong becomes faults; what is right is in the value all the same, so that
+// other objects can be checked against it.
+func (rd *reader) read(kind string, m *mapping) value {
+	var v value
+	switch kind {
+	case KindTeam:
+		v = m.readTeam()
+	case KindKey:
+		v = m.readKey()
+	case KindAlias:
+		v = m.readAlias()
+	case KindDeployment:
+		v = m.readDeployment()
+	case KindPrice:
+		v = m.readPrices()
+	case KindCredential:
+		v = m.readCredential()
+	case KindOrg:
+		v = m.readOrg()
+	case KindBusinessUnit:
+		v = m.readBusinessUnit()
+	case KindFX:
+		return m.readFX()
+	case KindSidecar:
+		v = m.readSidecar()
+	default:
+		panic("BUG: no reader for kind " + kind)
+	}
+	m.close()
+	return v
+}
+
+func (m *mapping) readTeam() *Team {
+	t := &Team{Budget: m.budget(), Limits: m.limits()}
+	m.id("business_unit", &t.BusinessUnit)
+	m.timezone(&t.Timezone)
+	m.id("account", &t.Account)
+	m.integer("weight", &t.Weight, 1, 1, weightMax)
+	m.choice("priority", &t.Priority, "standard", "interactive", "standard", "batch")
+	m.with(m.take("request_cap"), "request_cap", parseNano(&t.RequestCap, 1))
+	m.choice("failed_attempts", &t.FailedAttempts, "platform", "platform", "team")
+	if n := m.take("alerts"); n != nil {
+		if a := m.rd.mapping(n, m.sub("alerts")); a != nil {
+			t.Alerts = &Alerts{}
+			a.with(a.need("webhook"), "webhook", parseURL(&t.Alerts.Webhook, true))
+			a.close()
+		}
+	}
+	m.unsupported("run_budget", func() {
+		if r := m.rd.mapping(m.take("run_budget"), m.sub("run_budget")); r != nil {
+			var most Nano
+			var calls int64
+			r.with(r.need("max"), "max", parseNano(&most, 1))
+			r.integer("max_calls", &calls, 1, 1, limitMax)
+			r.close()
+		}
+	})
+	m.unsupported("end_user_limits", func() { m.limitsAt("end_user_limits") })
+	return t
+}
+
+func (m *mapping) readKey() *Key {
+	m.forbid("a secret never stands here: give secret_sha256, or run `quotad key create`", "secret", "key", "value")
+	k := &Key{}
+	m.needID("team", &k.Team)
+	m.with(m.take("app"), "app", parseText(&k.App))
+	m.with(m.take("secret_sha256"), "secret_sha256", parseHash(&k.SecretSHA256))
+	m.boolean("revoked", &k.Revoked, false)
+	k.Aliases = m.list("aliases", "leave it out for all aliases", parseID)
+	k.Budget = m.budget()
+	k.Limits = m.limits()
+	m.choice("max_data_class", &k.MaxDataClass, "", dataClasses()...)
+	m.choice("default_data_class", &k.DefaultDataClass, "", dataClasses()...)
+	m.with(m.take("expires"), "expires", parseMoment(&k.Expires))
+	m.choice("outage", &k.Outage, "share", "share", "open", "closed")
+	classes := dataClasses()
+	if k.MaxDataClass != "" && slices.Index(classes, k.DefaultDataClass) > slices.Index(classes, k.MaxDataClass) {
+		path := m.sub("default_data_class")
+		m.rd.fault(m.rd.lineOf(path), path, "%q is above max_data_class %q", k.DefaultDataClass, k.MaxDataClass)
+	}
+	return k
+}
+
+func (m *mapping) readAlias() *Alias {
+	a := &Alias{Needs: m.list("needs", "", parseID)}
+	a.Targets = m.targets()
+	a.Timeouts = m.timeouts()
+	m.integer("max_attempts", &a.MaxAttempts, defaultMaxAttempts, 1, attemptsMax)
+	m.integer("default_max_output", &a.DefaultMaxOutput, defaultMaxOutput, 1, tokensMax)
+	m.choice("reserve", &a.Reserve, "p95", "p95", "cap")
+	a.AllowDropped = m.list("allow_dropped", "", parseID)
+	m.laterAliasKeys()
+	return a
+}
+
+// laterAliasKeys are the keys of features that this version does not have.
+func (m *mapping) laterAliasKeys() {
+	var word string
+	var number int64
+	var wait Millis
+	parts := func(key string, read func(p *mapping)) {
+		m.unsupported(key, func() {
+			if p := m.rd.mapping(m.take(key), m.sub(key)); p != nil {
+				read(p)
+				p.close()
+			}
+		})
+	}
+	m.unsupported("fallback_alias", func() { m.id("fallback_alias", &word) })
+	m.unsupported("hedge_after", func() { m.duration("hedge_after", &wait, 0, 1, defaultTotal) })
+	m.unsupported("continuation", func() { m.choice("continuation", &word, "", "same_model") })
+	parts("split", func(p *mapping) {
+		p.needID("candidate", &word)
+		p.integer("percent", &number, 0, 0, 100)
+		p.choice("by", &word, "user", "user")
+	})
+	parts("shadow", func(p *mapping) {
+		p.needID("deployment", &word)
+		p.integer("percent", &number, 0, 0, 100)
+	})
+	parts("canary", func(p *mapping) {
+		p.needID("deployment", &word)
+		p.list("steps", "name at least one", func(to *string) func(string) error {
+			return func(text string) error {
+				*to = text
+				return parseInteger(&number, 1, 100)(text)
+			}
+		})
+	})
+	m.unsupported("cache", func() { m.take("cache") })
+	m.unsupported("guard", func() { m.take("guard") })
+}
+
+func (m *mapping) targets() []Target {
+	n := m.need("targets")
+	if n == nil {
+		return nil
+	}
+	path := m.sub("targets")
+	before := len(m.rd.faults)
+	nodes := m.rd.items(n, path, listMax)
+	if len(nodes) == 0 && len(m.rd.faults) == before {
+		m.rd.fault(n.Line, path, "is empty: an alias needs at least one target")
+	}
+	var out []Target
+	weights := map[int64]int64{}
+	for i, c := range nodes {
+		var t Target
+		if tm := m.rd.mapping(c, fmt.Sprintf("%s[%d]", path, i)); tm != nil {
+			tm.needID("deployment", &t.Deployment)
+			tm.integer("priority", &t.Priority, 1, 0, priorityMax)
+			tm.integer("weight", &t.Weight, 1, 0, weightMax)
+			tm.close()
+		}
+		same := func(o Target) bool { return o.Deployment == t.Deployment }
+		if t.Deployment != "" && slices.ContainsFunc(out, same) {
+			m.rd.fault(c.Line, fmt.Sprintf("%s[%d].deployment", path, i), "%q is a target twice", t.Deployment)
+		}
+		weights[t.Priority] += t.Weight
+		out = append(out, t)
+	}
+	if len(m.rd.faults) > before {
+		return out
+	}
+	for i, t := range out {
+		if weights[t.Priority] == 0 {
+			m.rd.fault(nodes[i].Line, fmt.Sprintf("%s[%d].weight", path, i),
+				"all targets of priority %d have weight 0: one must have more", t.Priority)
+			weights[t.Priority] = 1
+		}
+	}
+	return out
+}
+
+func (m *mapping) timeouts() Timeouts {
+	t := Timeouts{defaultConnect, defaultFirstToken, defaultIdle, defaultTotal}
+	tm := m.rd.mapping(m.take("timeouts"), m.sub("timeouts"))
+	if tm == nil {
+		return t
+	}
+	const hour, day = Millis(3_600_000), Millis(86_400_000)
+	tm.duration("total", &t.Total, defaultTotal, 1, day)
+	// A short total makes the other defaults shorter too; only a stated one can contradict it.
+	tm.duration("connect", &t.Connect, min(defaultConnect, t.Total), 1, hour)
+	tm.duration("first_token", &t.FirstToken, min(defaultFirstToken, t.Total), 1, day)
+	tm.duration("idle", &t.Idle, min(defaultIdle, t.Total), 1, day)
+	tm.close()
+	for _, part := range []struct {
+		key string
+		is  Millis
+	}{{"connect", t.Connect}, {"first_token", t.FirstToken}, {"idle", t.Idle}} {
+		if part.is > t.Total {
+			path := tm.sub(part.key)
+			m.rd.fault(m.rd.lineOf(path), path, "is longer than total, %s", formatMillis(int64(t.Total)))
+		}
+	}
+	return t
+}
+
+func (m *mapping) readDeployment() *Deployment {
+	d := &Deployment{}
+	m.with(m.need("provider"), "provider", parseProvider(&d.Provider))
+	m.with(m.need("base_url"), "base_url", parseURL(&d.BaseURL, false))
+	m.with(m.need("model"), "model", parseText(&d.Model))
+	m.id("credential", &d.Credential)
+	m.id("region", &d.Region)
+	m.id("account", &d.Account)
+	m.integer("context_tokens", &d.ContextTokens, 0, 1, tokensMax)
+	d.Capabilities = m.list("capabilities", "leave it out for all", parseID)
+	d.DataClasses = m.list("data_classes", "leave it out for all", parseDataClass)
+	m.id("price", &d.Price)
+	m.choice("unpriced", &d.Unpriced, "", "allow")
+	d.Limits = m.limits()
+	return d
+}
+
+func (m *mapping) readPrices() *PriceVersion {
+	p := &PriceVersion{PerMillionUSD: map[string]Price{}}
+	m.with(m.need("valid_from"), "valid_from", parseMoment(&p.ValidFrom))
+	n := m.need("per_million_usd")
+	list := m.rd.mapping(n, m.sub("per_million_usd"))
+	if list == nil || n == nil {
+		return p
+	}
+	if len(list.keys) == 0 {
+		m.rd.fault(n.Line, list.path, "is empty: name at least one price")
+	}
+	for _, name := range list.keys {
+		if !validID(name) {
+			m.rd.fault(list.from[name], list.sub(name), "is not a name (1 to %d of a-z A-Z 0-9 . _ -)", idBytesMax)
+			continue
+		}
+		var x Price
+		if pm := m.rd.mapping(list.take(name), list.sub(name)); pm != nil {
+			x = pm.price()
+			pm.close()
+		}
+		p.PerMillionUSD[name] = x
+	}
+	return p
+}
+
+// price reads the five prices. A cached token whose price is not stated costs what an uncached one does: too much is
+// seen and put right, nothing at all is not.
+func (m *mapping) price() Price {
+	var x Price
+	m.with(m.need("input"), "input", parseNano(&x.Input, 0))
+	x.CacheRead = x.Input
+	m.with(m.take("cache_read"), "cache_read", parseNano(&x.CacheRead, 0))
+	x.CacheWrite5m = x.Input
+	m.with(m.take("cache_write_5m"), "cache_write_5m", parseNano(&x.CacheWrite5m, 0))
+	x.CacheWrite1h = x.CacheWrite5m
+	m.with(m.take("cache_write_1h"), "cache_write_1h", parseNano(&x.CacheWrite1h, 0))
+	m.with(m.take("output"), "output", parseNano(&x.Output, 0))
+	return x
+}
+
+func (m *mapping) readCredential() *Credential {
+	m.forbid("a secret never stands here: run `quotad credential set NAME < FILE`",
+		"value", "secret", "key", "api_key", "token")
+	c := &Credential{}
+	m.with(m.need("provider"), "provider", parseProvider(&c.Provider))
+	return c
+}
+
+func (m *mapping) readOrg() *Org {
+	o := &Org{Budget: m.budget(), Limits: m.limits()}
+	m.timezone(&o.Timezone)
+	n := m.take("classes")
+	c := m.rd.mapping(n, m.sub("classes"))
+	if c == nil || n == nil {
+		return o
+	}
+	var sum Permille
+	for _, class := range []string{"interactive", "standard", "batch"} {
+		if v := c.take(class); v != nil {
+			var share Permille
+			c.with(v, class, parseShare(&share, 0, 1000))
+			if o.Classes == nil {
+				o.Classes = map[string]Permille{}
+			}
+			o.Classes[class] = share
+			sum += share
+		}
+	}
+	c.close()
+	if sum > 1000 {
+		m.rd.fault(n.Line, c.path, "the shares add up to %s, more than 1", formatDecimal(int64(sum), permilleDigits))
+	}
+	return o
+}
+
+func (m *mapping) readBusinessUnit() *BusinessUnit {
+	b := &BusinessUnit{Budget: m.budget(), Limits: m.limits()}
+	m.timezone(&b.Timezone)
+	return b
+}
+
+func (m *mapping) readFX() *FX {
+	f := &FX{Rates: map[string]Nano{}}
+	code := regexp.MustCompile(`^[A-Z]{3}$`)
+	for _, c := range m.keys {
+		if !code.MatchString(c) {
+			m.rd.fault(m.from[c], m.sub(c), "is not a currency code of three capital letters")
+			continue
+		}
+		var rate Nano
+		m.with(m.take(c), c, parseNano(&rate, 1))
+		f.Rates[c] = rate
+	}
+	return f
+}
+
+func (m *mapping) readSidecar() *Sidecar {
+	s := &Sidecar{}
+	if m.need("teams") == nil {
+		return s
+	}
+	s.Teams = m.list("teams", `name at least one team, or "*" for all`, func(to *string) func(string) error {
+		return func(text string) error {
+			if text == "*" {
+				*to = text
+				return nil
+			}
+			return parseID(to)(text)
+		}
+	})
+	if len(s.Teams) > 1 && slices.Contains(s.Teams, "*") {
+		path := m.sub("teams")
+		m.rd.fault(m.rd.lineOf(path), path, `"*" means all teams and must stand alone`)
+	}
+	return s
+}
+
+func (m *mapping) budget() *Budget {
+	n := m.take("budget")
+	if n == nil {
+		return nil
+	}
+	return m.rd.budgetAt(n, m.sub("budget"))
+}
+
+func (rd *reader) budgetAt(n *yaml.Node, path string) *Budget {
+	m := rd.mapping(n, path)
+	if m == nil {
+		return nil
+	}
+	b := &Budget{AlertAt: []Permille{500, 800, 1000}}
+	m.with(m.need("monthly"), "monthly", parseNano(&b.Monthly, 0))
+	m.boolean("hard", &b.Hard, true)
+	if a := m.take("alert_at"); a != nil {
+		at := m.sub("alert_at")
+		b.AlertAt = []Permille{}
+		for i, c := range rd.items(a, at, alertsMax) {
+			var share Permille
+			place := fmt.Sprintf("%s[%d]", at, i)
+			if text, ok := rd.scalar(c, place); ok {
+				if err := parseShare(&share, 1, 10_000)(text); err != nil {
+					rd.fault(c.Line, place, "%s", err)
+				} else if i > 0 && len(b.AlertAt) > 0 && share <= b.AlertAt[len(b.AlertAt)-1] {
+					rd.fault(c.Line, place, "must be above the one before it")
+				}
+			}
+			b.AlertAt = append(b.AlertAt, share)
+		}
+	}
+	m.close()
+	return b
+}
+
+func (m *mapping) limits() *Limits { return m.limitsAt("limits") }
+
+func (m *mapping) limitsAt(key string) *Limits {
+	n := m.take(key)
+	if n == nil {
+		return nil
+	}
+	lm := m.rd.mapping(n, m.sub(key))
+	if lm == nil {
+		return nil
+	}
+	l := &Limits{}
+	lm.integer("rpm", &l.RPM, 0, 1, limitMax)
+	lm.integer("tpm", &l.TPM, 0, 1, limitMax)
+	lm.integer("input_tpm", &l.InputTPM, 0, 1, limitMax)
+	lm.integer("output_tpm", &l.OutputTPM, 0, 1, limitMax)
+	lm.close()
+	if *l == (Limits{}) {
+		return nil
+	}
+	return l
+}
+
+func (m *mapping) timezone(to *string) {
+	m.with(m.take("timezone"), "timezone", func(text string) error {
+		// "Local" would be another zone on every machine.
+		if _, err := time.LoadLocation(text); err != nil || text == "" || text == "Local" {
+			return fmt.Errorf("%s is not a known time zone, like Asia/Kolkata", clip(text))
+		}
+		if text != "UTC" {
+			*to = text
+		}
+		return nil
+	})
+}
+
+func parseProvider(to *string) func(string) error {
+	return func(text string) error {
+		if slices.Contains(supportedProviders(), text) {
+			*to = text
+			return nil
+		}
+		allowed := strings.Join(supportedProviders(), ", ")
+		if slices.Contains(laterProviders(), text) {
+			return fmt.Errorf("%q is not supported in this version (supported: %s)", text, allowed)
+		}
+		return fmt.Errorf("%s is not allowed (allowed: %s)", clip(text), allowed)
+	}
+}
+
+func parseDataClass(to *string) func(string) error {
+	return func(text string) error {
+		if !slices.Contains(dataClasses(), text) {
+			return fmt.Errorf("%s is not allowed (allowed: %s)", clip(text), strings.Join(dataClasses(), ", "))
+		}
+		*to = text
+		return nil
+	}
+}
+
+// parseHash never repeats the text: someone may have put the secret itself there.
+func parseHash(to *string) func(string) error {
+	return func(text string) error {
+		text = strings.ToLower(text)
+		if b, err := hex.DecodeString(text); err != nil || len(b) != 32 {
+			return errors.New("must be the SHA-256 of the secret, 64 hex digits (not the secret itself)")
+		}
+		*to = text
+		return nil
+	}
+}
+
+// parseURL never repeats the text: a URL may carry a secret.
+func parseURL(to *string, query bool) func(string) error {
+	return func(text string) error {
+		u, err := url.Parse(text)
+		switch {
+		case err != nil || len(text) > urlBytesMax || u.Opaque != "":
+			return errors.New("is not a URL, like https://api.example.com/v1")
+		case u.Scheme != "http" && u.Scheme != "https":
+			return errors.New("must begin with http:// or https://")
+		case u.Hostname() == "":
+			return errors.New("has no host")
+		case u.User != nil:
+			return errors.New("must not carry a user or password")
+		case !query && (u.RawQuery != "" || u.ForceQuery):
+			return errors.New("must not have a query (?)")
+		case strings.Contains(text, "#"):
+			return errors.New("must not have a fragment (#)")
+		}
+		*to = text
+		if !query {
+			*to = strings.TrimRight(text, "/")
+		}
+		return nil
+	}
+}

@@ -1,0 +1,141 @@
+package replica
+
+import (
+	"errors"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// errStalled is what followers' appends fail with while the own disk hangs.
+var errStalled = errors.New("replica: a write to the log is stuck")
+
+// stallWatch sees how long the current write to the log has taken, and how far the log is. Raft writes its log from one
+// goroutine at a time.
+type stallWatch struct {
+	start time.Time     // anchor of the monotonic clock
+	since atomic.Int64  // nanoseconds after start plus one, when a write began; 0 while there is none
+	last  atomic.Uint64 // index of the newest entry this process wrote; 0 before the first
+}
+
+func newStallWatch() *stallWatch { return &stallWatch{start: time.Now()} }
+
+func (w *stallWatch) during(write func() error) error {
+	w.since.Store(int64(time.Since(w.start)) + 1)
+	defer w.since.Store(0)
+	return write()
+}
+
+// stalled reports whether a write has been stuck for longer than stallAfter.
+func (w *stallWatch) stalled() bool {
+	since := w.since.Load()
+	return since != 0 && time.Since(w.start)-time.Duration(since) > stallAfter
+}
+
+// watchedLog is a raft log whose writes are watched.
+type watchedLog struct {
+	raft.LogStore
+	watch *stallWatch
+}
+
+func (l watchedLog) StoreLog(e *raft.Log) error { return l.StoreLogs([]*raft.Log{e}) }
+
+func (l watchedLog) StoreLogs(es []*raft.Log) error {
+	err := l.watch.during(func() error { return l.LogStore.StoreLogs(es) })
+	if err == nil && len(es) > 0 {
+		l.watch.last.Store(es[len(es)-1].Index)
+	}
+	return err
+}
+
+func (l watchedLog) DeleteRange(lo, hi uint64) error {
+	return l.watch.during(func() error { return l.LogStore.DeleteRange(lo, hi) })
+}
+
+// gate is a transport that stops speaking as a leader while the own disk hangs, so that followers elect another. It
+// also sees how far the followers are. Both appends must fail: the pipelined ones keep followers quiet as well as the
+// plain ones, which carry the heartbeats.
+type gate struct {
+	raft.Transport
+	watch *stallWatch
+
+	mu    sync.Mutex
+	peers map[raft.ServerID]peerSeen
+}
+
+// peerSeen is what a follower said last, in answer to a heartbeat.
+type peerSeen struct {
+	at  time.Time
+	lag uint64 // entries it was behind then
+}
+
+func newGate(t raft.Transport, w *stallWatch) *gate {
+	return &gate{Transport: t, watch: w, peers: map[raft.ServerID]peerSeen{}}
+}
+
+func (g *gate) note(id raft.ServerID, resp *raft.AppendEntriesResponse) {
+	last := g.watch.last.Load()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.peers[id] = peerSeen{at: time.Now(), lag: last - min(last, resp.LastLog)}
+}
+
+func (g *gate) seen(id string) peerSeen {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.peers[raft.ServerID(id)]
+}
+
+// AppendEntries sends entries or a heartbeat.
+func (g *gate) AppendEntries(id raft.ServerID, addr raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	if g.watch.stalled() {
+		return errStalled
+	}
+	if err := g.Transport.AppendEntries(id, addr, args, resp); err != nil {
+		return err
+	}
+	g.note(id, resp)
+	return nil
+}
+
+// AppendEntriesPipeline opens a pipeline that is gated the same way.
+func (g *gate) AppendEntriesPipeline(id raft.ServerID, addr raft.ServerAddress) (raft.AppendPipeline, error) {
+	p, err := g.Transport.AppendEntriesPipeline(id, addr)
+	if err != nil {
+		return nil, err
+	}
+	return gatedPipeline{AppendPipeline: p, gate: g, id: id}, nil
+}
+
+type gatedPipeline struct {
+	raft.AppendPipeline
+	gate *gate
+	id   raft.ServerID
+}
+
+func (p gatedPipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+	if p.gate.watch.stalled() {
+		return nil, errStalled
+	}
+	return p.AppendPipeline.AppendEntries(args, resp)
+}
+
+// RequestPreVote is passed on: without this method raft would think the transport cannot do it.
+func (g *gate) RequestPreVote(id raft.ServerID, addr raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+	p, ok := g.Transport.(raft.WithPreVote)
+	if !ok {
+		return errors.New("replica: transport without pre-vote")
+	}
+	return p.RequestPreVote(id, addr, args, resp)
+}
+
+// Close closes the transport; raft calls it when it shuts down.
+func (g *gate) Close() error {
+	if c, ok := g.Transport.(io.Closer); ok {
+		return c.Close()
+	}
+	return nil
+}

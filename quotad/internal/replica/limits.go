@@ -1,0 +1,60 @@
+package replica
+
+import "time"
+
+// The bounds of a node: each queue, batch and loop has one, with what is seen when it is hit.
+const (
+	// entryOpsMax is the most operations in one Raft entry. More go into the next entry.
+	entryOpsMax = 512
+	// entryWaitMax is how long an operation waits for company while other entries are in flight.
+	entryWaitMax = time.Millisecond
+	// entriesInFlightMax is how many entries may wait for their commit. Beyond it operations gather in the queue.
+	entriesInFlightMax = 4
+	// proposalsQueuedMax is how many calls of Propose may wait to be batched. Beyond it callers get ErrBusy.
+	proposalsQueuedMax = 8192
+	// enqueueTimeout is how long an entry may wait for Raft's main loop. Beyond it its callers get ErrBusy: the entry
+	// was never taken. The loop is away that long only when the disk is.
+	enqueueTimeout = time.Second
+
+	// stallAfter is how long one write to the log may take before this node stops speaking as a leader. Raft's
+	// heartbeats do not touch the disk, so a leader with a hung disk would otherwise be followed for ever.
+	stallAfter = 2 * time.Second
+
+	// barrierTimeout bounds one try of a new leader to have everything before its term applied. It is tried again.
+	barrierTimeout = 5 * time.Second
+	// dutyEvery is how often a leader looks after time and calendar when nothing is due sooner.
+	dutyEvery = 250 * time.Millisecond
+	// tickGapMin is the least time between two ticks, so that a due time that does not move on costs little.
+	tickGapMin = 50 * time.Millisecond
+	// dutyTimeout bounds one proposal of the leader's own. It is tried again.
+	dutyTimeout = 5 * time.Second
+
+	// readsQueuedMax is how many calls of Linearizable may wait. Beyond it callers get ErrBusy.
+	readsQueuedMax = 4096
+	// alertsPerSignalMax is how many alerts a watcher that does not read may have waiting. The oldest are dropped.
+	alertsPerSignalMax = 1024
+
+	// dialTimeout bounds connecting to a peer, name resolution and TLS handshake included.
+	dialTimeout = 3 * time.Second
+	// peerIOTimeout bounds one read or write on a peer connection.
+	peerIOTimeout = 5 * time.Second
+	// peerConnsMax is how many idle connections to a peer are kept.
+	peerConnsMax = 3
+
+	// sealedNameMax is the longest name of a sealed credential in bytes. A longer one is refused: it is a key in the
+	// state file, where it must fit.
+	sealedNameMax = 256
+
+	// logCacheEntries is how many of the newest entries are kept in memory for followers that are slightly behind.
+	logCacheEntries = 512
+	// snapshotEntries is how many entries make a snapshot due. Entries are batches: this many are seconds of replay.
+	snapshotEntries = 16384
+	// snapshotEvery is how often that is looked at (Raft waits up to twice as long).
+	snapshotEvery = 30 * time.Second
+	// trailingEntries is how many entries stay in the log behind a snapshot, so that a follower that was away for
+	// a while needs no snapshot.
+	trailingEntries = 20000
+
+	// closeTimeout bounds what Close does before it gives up on a step and goes on to the next.
+	closeTimeout = 10 * time.Second
+)

@@ -1,0 +1,301 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sluice-gateway/sluice/quotad/internal/store"
+)
+
+// Node is one node of the cluster. Its methods may be called from any goroutine.
+type Node struct {
+	cfg   Config
+	log   *zap.Logger
+	store *store.Store
+	fsm   *fsm
+	hub   *hub
+	raft  *raft.Raft
+	gate  *gate
+	watch *stallWatch
+	batch *batcher
+	reads chan chan error
+
+	// serving is the leadership in force; nil while this node does not lead or is not ready.
+	serving atomic.Pointer[leadership]
+	stopped chan struct{} // closed when Run has ended, or Close was called without it
+	stop    func()        // closes stopped, once
+	// futures counts goroutines that wait for raft. They end with raft, in Close.
+	futures sync.WaitGroup
+}
+
+// WithDefaults fills in what is not set.
+func (c Config) WithDefaults() Config {
+	fill := func(d *time.Duration, def time.Duration) {
+		if *d == 0 {
+			*d = def
+		}
+	}
+	fill(&c.HeartbeatTimeout, 500*time.Millisecond)
+	fill(&c.ElectionTimeout, 500*time.Millisecond)
+	fill(&c.LeaderLeaseTimeout, 250*time.Millisecond)
+	fill(&c.FlushEvery, 10*time.Second)
+	c.Ledger = c.Ledger.WithDefaults()
+	// Every node must bootstrap the same configuration, byte for byte.
+	c.Peers = slices.Clone(c.Peers)
+	slices.SortFunc(c.Peers, func(a, b Peer) int { return strings.Compare(a.ID, b.ID) })
+	return c
+}
+
+// Validate reports all faults together.
+func (c Config) Validate() error {
+	var errs []error
+	fault := func(format string, args ...any) { errs = append(errs, fmt.Errorf("replica: "+format, args...)) }
+	if c.ID == "" {
+		fault("id is not set")
+	}
+	if c.DataDir == "" {
+		fault("data directory is not set")
+	}
+	if c.Transport == nil && c.Listener == nil && c.RaftListen == "" {
+		fault("no address to listen on for peers")
+	}
+	if c.LeaderLeaseTimeout > c.HeartbeatTimeout || c.ElectionTimeout < c.HeartbeatTimeout {
+		fault("timeouts must be: leader lease <= heartbeat <= election")
+	}
+	ids, addresses := map[string]bool{}, map[string]bool{}
+	for _, p := range c.Peers {
+		if p.ID == "" || p.RaftAddress == "" {
+			fault("peer %q at %q: id and raft address must be set", p.ID, p.RaftAddress)
+		}
+		if ids[p.ID] || addresses[p.RaftAddress] {
+			fault("peer %q at %q: id or raft address is there twice", p.ID, p.RaftAddress)
+		}
+		ids[p.ID], addresses[p.RaftAddress] = true, true
+	}
+	if len(c.Peers) > 0 && !ids[c.ID] {
+		fault("%q is not among the peers", c.ID)
+	}
+	return errors.Join(errs...)
+}
+
+// advertise returns the address peers reach this node at.
+func (c Config) advertise(l net.Listener) string {
+	if c.RaftAdvertise != "" {
+		return c.RaftAdvertise
+	}
+	for _, p := range c.Peers {
+		if p.ID == c.ID {
+			return p.RaftAddress
+		}
+	}
+	return l.Addr().String()
+}
+
+// peer finds a configured node.
+func (c Config) peer(id string) (Peer, bool) {
+	for _, p := range c.Peers {
+		if p.ID == id {
+			return p, true
+		}
+	}
+	return Peer{ID: id}, false
+}
+
+func open(cfg Config, log *zap.Logger) (_ *Node, err error) {
+	cfg = cfg.WithDefaults()
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	st, err := store.Open(store.Config{Dir: cfg.DataDir, NodeID: cfg.ID, FlushEvery: cfg.FlushEvery}, log)
+	if err != nil {
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	n := &Node{
+		cfg: cfg, log: log, store: st, hub: newHub(), watch: newStallWatch(), batch: newBatcher(),
+		reads: make(chan chan error, readsQueuedMax), stopped: make(chan struct{}),
+	}
+	n.stop = sync.OnceFunc(func() { close(n.stopped) })
+	n.fsm = newFSM(cfg, st, n.hub, log)
+	if err := n.start(); err != nil {
+		if n.gate != nil {
+			err = errors.Join(err, n.gate.Close())
+		}
+		return nil, errors.Join(err, st.Close())
+	}
+	return n, nil
+}
+
+// start loads the state and starts raft.
+func (n *Node) start() error {
+	if err := n.fsm.load(); err != nil {
+		return fmt.Errorf("load state: %w", err)
+	}
+	var cluster string
+	n.fsm.view(func(m *Machine) { cluster = m.ClusterID() })
+	if cluster != "" {
+		if err := n.store.SetClusterID(cluster); err != nil {
+			return err
+		}
+	}
+	restore, err := n.store.SnapshotNeeded()
+	if err != nil {
+		return err
+	}
+	transport := n.cfg.Transport
+	if transport == nil {
+		if transport, err = newTransport(n.cfg, n.log); err != nil {
+			return err
+		}
+	}
+	n.gate = newGate(transport, n.watch)
+	if len(n.cfg.Peers) == 0 {
+		n.cfg.Peers = []Peer{{ID: n.cfg.ID, RaftAddress: string(transport.LocalAddr())}}
+	}
+	logs := n.store.Log()
+	if n.cfg.wrapLog != nil {
+		logs = n.cfg.wrapLog(logs)
+	}
+	cache, err := raft.NewLogCache(logCacheEntries, watchedLog{LogStore: logs, watch: n.watch})
+	if err != nil {
+		return fmt.Errorf("make log cache: %w", err)
+	}
+	n.raft, err = raft.NewRaft(n.raftConfig(restore), n.fsm, cache, n.store.Stable(), n.store.Snapshots(), n.gate)
+	if err != nil {
+		return fmt.Errorf("start raft: %w", err)
+	}
+	return nil
+}
+
+func (n *Node) raftConfig(restore bool) *raft.Config {
+	c := raft.DefaultConfig()
+	c.LocalID = raft.ServerID(n.cfg.ID)
+	c.HeartbeatTimeout, c.ElectionTimeout = n.cfg.HeartbeatTimeout, n.cfg.ElectionTimeout
+	c.LeaderLeaseTimeout = n.cfg.LeaderLeaseTimeout
+	c.SnapshotThreshold, c.SnapshotInterval, c.TrailingLogs = snapshotEntries, snapshotEvery, trailingEntries
+	c.NoSnapshotRestoreOnStart = !restore
+	c.NoLegacyTelemetry = true
+	c.Logger = store.HCLog(n.log, "raft")
+	return c
+}
+
+func (n *Node) run(ctx context.Context) error {
+	defer n.stop()
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return n.store.Run(ctx) })
+	g.Go(func() error { n.runBatcher(ctx); return nil })
+	g.Go(func() error { n.runReads(ctx); return nil })
+	g.Go(func() error { return n.runLeadership(ctx) })
+	g.Go(func() error { return n.bootstrap(ctx) })
+	g.Go(func() error { return n.runHalt(ctx) })
+	err := g.Wait()
+	n.serving.Store(nil)
+	n.batch.abandon()
+	return err
+}
+
+// runHalt waits for what ends a node before its time.
+func (n *Node) runHalt(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-n.fsm.haltedCh:
+			n.fsm.mu.RLock()
+			defer n.fsm.mu.RUnlock()
+			return n.fsm.halted
+		case <-n.fsm.clusterCh:
+			var cluster string
+			n.fsm.view(func(m *Machine) { cluster = m.ClusterID() })
+			switch err := n.store.SetClusterID(cluster); {
+			case errors.Is(err, store.ErrOtherCluster):
+				return fmt.Errorf("replica: %w", err)
+			case err != nil:
+				// It is tried again after the next entry, and checked at the next start.
+				n.log.Error("cluster id was not written", zap.Error(err))
+			}
+		}
+	}
+}
+
+// bootstrap forms the cluster when this is the first start of all its nodes. A node that lost its disk looks the same
+// to itself, and must not: it forgot how it voted. So it first listens for a leader for a while.
+func (n *Node) bootstrap(ctx context.Context) error {
+	if !n.cfg.Bootstrap {
+		return nil
+	}
+	known, err := raft.HasExistingState(n.store.Log(), n.store.Stable(), n.store.Snapshots())
+	if err != nil {
+		return fmt.Errorf("replica: look for existing state: %w", err)
+	}
+	if known {
+		return nil
+	}
+	if len(n.cfg.Peers) > 1 {
+		wait := time.NewTimer(2 * n.cfg.ElectionTimeout)
+		defer wait.Stop()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-wait.C:
+		}
+		if leader, _ := n.raft.LeaderWithID(); leader != "" || n.raft.LastIndex() > 0 {
+			n.log.Info("found the cluster, not making one", zap.String("leader", string(leader)))
+			return nil
+		}
+	}
+	var c raft.Configuration
+	for _, p := range n.cfg.Peers {
+		c.Servers = append(c.Servers, raft.Server{ID: raft.ServerID(p.ID), Address: raft.ServerAddress(p.RaftAddress)})
+	}
+	if err := n.raft.BootstrapCluster(c).Error(); err != nil && !errors.Is(err, raft.ErrCantBootstrap) {
+		return fmt.Errorf("replica: make the cluster: %w", err)
+	}
+	return nil
+}
+
+func (n *Node) close() error {
+	n.stop()
+	if n.raft.State() == raft.Leader && len(n.cfg.Peers) > 1 {
+		// A failed transfer costs the others an election timeout, and nothing else.
+		if err := n.await(2*n.cfg.ElectionTimeout, func() error { return n.raft.LeadershipTransfer().Error() }); err != nil {
+			n.log.Warn("leadership was not handed over", zap.Error(err))
+		}
+	}
+	if err := n.await(closeTimeout, n.raft.Shutdown().Error); err != nil {
+		// Raft still writes: closing its files now would crash it.
+		return fmt.Errorf("replica: stop raft: %w", err)
+	}
+	n.futures.Wait()
+	return n.store.Close()
+}
+
+var errTimeout = errors.New("timed out")
+
+// await calls f, which cannot be cancelled, and gives up on it after a while. It must end when raft does.
+func (n *Node) await(limit time.Duration, f func() error) error {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), limit, errTimeout)
+	defer cancel()
+	return n.awaitCtx(ctx, f)
+}
+
+func (n *Node) awaitCtx(ctx context.Context, f func() error) error {
+	done := make(chan error, 1)
+	n.futures.Go(func() { done <- f() })
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

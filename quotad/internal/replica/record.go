@@ -1,0 +1,233 @@
+package replica
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	raftlogv1 "github.com/sluice-gateway/sluice/proto/gen/raftlog/v1"
+	"github.com/sluice-gateway/sluice/quotad/internal/registry"
+	"github.com/sluice-gateway/sluice/quotad/internal/rollup"
+	"github.com/sluice-gateway/sluice/quotad/internal/store"
+	"github.com/sluice-gateway/sluice/quotad/ledger"
+)
+
+// The keys of the state file. Numbers are 16 hex digits, so that keys sort by them; what is created together lies
+// together.
+//
+//	meta                                MetaState
+//	r/<id>                              ResourceState
+//	c/<incarnation>/<resource>/<period> CounterState
+//	m/<incarnation>                     MemberState
+//	o/<kind>/<id>                       ObjectState
+//	h/<version>                         HistoryState
+//	s/<name>                            SealedState
+//	u/r/<hour>/<names, escaped>         UsageRow
+//	u/s/<source>                        UsageSourceState
+const metaKey = "meta"
+
+func resourceKey(id uint64) string { return fmt.Sprintf("r/%016x", id) }
+
+func counterKey(k ledger.CounterKey) string {
+	return fmt.Sprintf("c/%016x/%016x/%06d", k.Incarnation, k.Resource, k.Period)
+}
+
+func memberKey(incarnation uint64) string { return fmt.Sprintf("m/%016x", incarnation) }
+
+func objectKey(r registry.Ref) string { return "o/" + r.Kind + "/" + r.ID }
+
+func historyKey(version uint64) string { return fmt.Sprintf("h/%016x", version) }
+
+func usageKey(n rollup.Names) string {
+	names := []string{n.Team, n.Key, n.Alias, n.Deployment, n.Feature, n.PriceVersion}
+	for i, s := range names {
+		names[i] = url.PathEscape(s) // so that the names cannot run into each other
+	}
+	return fmt.Sprintf("u/r/%016x/%s", uint64(n.HourMS), strings.Join(names, "/"))
+}
+
+func sourceKey(source string) string { return "u/s/" + source }
+
+func sealedKey(name string) string { return "s/" + name }
+
+// errBadRecord: a record does not decode, or the records do not make a state.
+var errBadRecord = errors.New("replica: bad record")
+
+// record encodes one record. Nothing in a record can fail to encode: it came in by decoding, or from an own number.
+func record(key string, m proto.Message) store.Record {
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	if err != nil {
+		panic(fmt.Sprintf("BUG: replica: record %q cannot be encoded: %v", key, err))
+	}
+	if b == nil {
+		b = []byte{} // nil would delete
+	}
+	return store.Record{Key: key, Value: b}
+}
+
+// collect returns what changed since the last call: the records to write, and what to tell the watchers.
+func (m *Machine) collect() ([]store.Record, Signal) {
+	records := []store.Record{record(metaKey, m.meta())}
+	put := func(key string, known bool, state func() proto.Message) {
+		if !known {
+			records = append(records, store.Record{Key: key})
+			return
+		}
+		records = append(records, record(key, state()))
+	}
+	resources, counters, members, _ := m.Ledger.Touched()
+	for _, id := range resources {
+		s, ok := m.Ledger.ResourceState(id)
+		put(resourceKey(id), ok, func() proto.Message { return resourceTo(s) })
+	}
+	for _, k := range counters {
+		s, ok := m.Ledger.CounterState(k)
+		put(counterKey(k), ok, func() proto.Message { return counterStateTo(s) })
+	}
+	for _, id := range members {
+		s, ok := m.Ledger.MemberState(id)
+		put(memberKey(id), ok, func() proto.Message { return memberTo(s) })
+	}
+	objects, versions := m.Registry.Touched()
+	for _, ref := range objects {
+		o, ok := m.Registry.Object(ref.Kind, ref.ID)
+		put(objectKey(ref), ok, func() proto.Message {
+			return &raftlogv1.ObjectState{Kind: o.Kind, Id: o.ID, SpecJson: o.Spec, Version: o.Version}
+		})
+	}
+	for _, v := range versions {
+		h, ok := m.Registry.HistoryAt(v)
+		put(historyKey(v), ok, func() proto.Message { return historyTo(h) })
+	}
+	rows, sources := m.Rollup.Touched()
+	for _, n := range rows {
+		r, ok := m.Rollup.Row(n)
+		put(usageKey(n), ok, func() proto.Message { return usageTo(r) })
+	}
+	for _, name := range sources {
+		s, ok := m.Rollup.Source(name)
+		put(sourceKey(name), ok, func() proto.Message {
+			return &raftlogv1.UsageSourceState{Source: s.Source, LastSeq: s.LastSeq, AtMs: s.AtMS}
+		})
+	}
+	for name := range m.touchedSeals {
+		put(sealedKey(name), true, func() proto.Message { return m.sealed[name] })
+	}
+	return records, m.signal()
+}
+
+func (m *Machine) meta() *raftlogv1.MetaState {
+	return &raftlogv1.MetaState{
+		ClusterId: m.clusterID, NowMs: m.Ledger.Now(), Epoch: m.epoch, ConfigVersion: m.Registry.Version(),
+		Periods: periodsTo(m.Ledger.Periods()),
+	}
+}
+
+// signal returns what to tell the watchers, and forgets it.
+func (m *Machine) signal() Signal {
+	s := Signal{Credentials: len(m.touchedSeals) > 0}
+	if m.configChanged {
+		s.ConfigVersion = m.Registry.Version()
+	}
+	clear(m.touchedSeals)
+	m.configChanged = false
+	for _, e := range m.Ledger.Events() {
+		switch e.Kind {
+		case ledger.Wake:
+			s.Wake = append(s.Wake, e.Incarnation)
+		case ledger.AlertRaised:
+			s.Alerts = append(s.Alerts, Alert{Resource: e.Resource, Period: e.Period, Permille: e.Permille})
+		}
+	}
+	slices.Sort(s.Wake)
+	s.Wake = slices.Compact(s.Wake)
+	return s
+}
+
+// loader gathers records until they can be put together.
+type loader struct {
+	meta      raftlogv1.MetaState
+	resources []ledger.ResourceState
+	counters  []ledger.CounterState
+	members   []ledger.MemberState
+	objects   []registry.Object
+	history   []registry.HistoryEntry
+	sealed    map[string]*raftlogv1.SealedState
+	rows      []rollup.Row
+	sources   []rollup.Source
+}
+
+// loadMachine makes a machine of records. Errors: errBadRecord, or load's own. A kind of record that is not known is
+// an error of its own: it is not damage, but the work of a newer version.
+func loadMachine(cfg ledger.Config, load func(each func(key string, value []byte) error) error) (*Machine, error) {
+	l := &loader{sealed: map[string]*raftlogv1.SealedState{}}
+	if err := load(l.add); err != nil {
+		return nil, err
+	}
+	m := newMachine(cfg)
+	m.clusterID, m.epoch, m.sealed = l.meta.GetClusterId(), l.meta.GetEpoch(), l.sealed
+	err := m.Ledger.Load(l.meta.GetNowMs(), periodsOf(l.meta.GetPeriods()), l.resources, l.counters, l.members)
+	if err == nil {
+		err = m.Registry.Load(l.meta.GetConfigVersion(), l.objects, l.history)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errBadRecord, err)
+	}
+	m.Rollup.Load(l.rows, l.sources)
+	return m, nil
+}
+
+func (l *loader) add(key string, value []byte) error {
+	kind, _, _ := strings.Cut(key, "/")
+	switch kind {
+	case metaKey:
+		return decode(key, value, &l.meta)
+	case "r":
+		return collectInto(&l.resources, key, value, &raftlogv1.ResourceState{}, resourceFrom)
+	case "c":
+		return collectInto(&l.counters, key, value, &raftlogv1.CounterState{}, counterStateFrom)
+	case "m":
+		return collectInto(&l.members, key, value, &raftlogv1.MemberState{}, memberFrom)
+	case "o":
+		return collectInto(&l.objects, key, value, &raftlogv1.ObjectState{}, func(o *raftlogv1.ObjectState) registry.Object {
+			return registry.Object{Kind: o.GetKind(), ID: o.GetId(), Spec: o.GetSpecJson(), Version: o.GetVersion()}
+		})
+	case "h":
+		return collectInto(&l.history, key, value, &raftlogv1.HistoryState{}, historyFrom)
+	case "s":
+		s := &raftlogv1.SealedState{}
+		if err := decode(key, value, s); err != nil {
+			return err
+		}
+		l.sealed[s.GetName()] = s
+		return nil
+	case "u":
+		if strings.HasPrefix(key, sourceKey("")) {
+			return collectInto(&l.sources, key, value, &raftlogv1.UsageSourceState{}, func(s *raftlogv1.UsageSourceState) rollup.Source {
+				return rollup.Source{Source: s.GetSource(), LastSeq: s.GetLastSeq(), AtMS: s.GetAtMs()}
+			})
+		}
+		return collectInto(&l.rows, key, value, &raftlogv1.UsageRow{}, usageOf)
+	default:
+		return fmt.Errorf("replica: record %q is of an unknown kind: it was written by a newer version", key)
+	}
+}
+
+func collectInto[M proto.Message, S any](out *[]S, key string, value []byte, m M, from func(M) S) error {
+	if err := decode(key, value, m); err != nil {
+		return err
+	}
+	*out = append(*out, from(m))
+	return nil
+}
+
+func decode(key string, value []byte, m proto.Message) error {
+	if err := proto.Unmarshal(value, m); err != nil {
+		return fmt.Errorf("%w: %q: %w", errBadRecord, key, err)
+	}
+	return nil
+}

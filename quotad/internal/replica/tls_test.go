@@ -1,0 +1,167 @@
+package replica
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"math/big"
+	"net"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// authority signs certificates for tests.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	pool *x509.CertPool
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	must(t, err)
+	cert, err := x509.ParseCertificate(der)
+	must(t, err)
+	pool := x509.NewCertPool()
+	pool.AddCert(cert)
+	return &authority{cert: cert, key: key, pool: pool}
+}
+
+// config returns both directions' configuration for the holder of a certificate with this URI.
+func (a *authority) config(t *testing.T, uri string) *tls.Config {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(t, err)
+	u, err := url.Parse(uri)
+	must(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(2), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		KeyUsage: x509.KeyUsageDigitalSignature, URIs: []*url.URL{u}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
+	must(t, err)
+	return &tls.Config{
+		Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}},
+		RootCAs:      a.pool, ClientCAs: a.pool,
+	}
+}
+
+func TestThreeNodesOverTLS(t *testing.T) {
+	ca := newAuthority(t)
+	cfgs := three(t)
+	for i := range cfgs {
+		cfgs[i].TLS = ca.config(t, "spiffe://example.org/quotad/"+cfgs[i].ID)
+	}
+	nodes := startAll(t, cfgs)
+	leader, others := leaderOf(t, nodes...)
+	last := leader.seal("k")
+	for _, n := range others {
+		n.waitApplied(last.Index)
+	}
+}
+
+func TestOnlyNodesAreTalkedTo(t *testing.T) {
+	ca, foreign := newAuthority(t), newAuthority(t)
+	for _, tt := range []struct {
+		name     string
+		dialler  *tls.Config
+		alpn     string
+		accepted bool
+	}{
+		{name: "a node", dialler: ca.config(t, "spiffe://example.org/quotad/b"), alpn: alpnRaft, accepted: true},
+		{name: "a sidecar", dialler: ca.config(t, "spiffe://example.org/sidecar/b"), alpn: alpnRaft},
+		{name: "an unknown node", dialler: ca.config(t, "spiffe://example.org/quotad/z"), alpn: alpnRaft},
+		{name: "a name within a name", dialler: ca.config(t, "spiffe://example.org/x/quotad/b"), alpn: alpnRaft},
+		{name: "another authority", dialler: foreign.config(t, "spiffe://example.org/quotad/b"), alpn: alpnRaft},
+		{name: "another protocol", dialler: ca.config(t, "spiffe://example.org/quotad/b"), alpn: "h2"},
+		{name: "no protocol", dialler: ca.config(t, "spiffe://example.org/quotad/b")},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s, addr := listenTLS(t, ca, "spiffe://example.org/quotad/a", "a")
+			read := make(chan error, 1)
+			go func() {
+				c, err := s.Accept()
+				if err == nil {
+					defer c.Close()
+					_, err = c.Read(make([]byte, 1))
+				}
+				read <- err
+			}()
+			cfg := tt.dialler.Clone()
+			cfg.RootCAs = ca.pool
+			if tt.alpn != "" {
+				cfg.NextProtos = []string{tt.alpn}
+			}
+			c, err := tls.Dial("tcp", addr, cfg)
+			if err == nil {
+				defer c.Close()
+				_, _ = c.Write([]byte{1}) // fails or not: the other side decides
+			}
+			if err := <-read; (err == nil) != tt.accepted {
+				t.Fatalf("first byte read: %v, want accepted %v", err, tt.accepted)
+			}
+		})
+	}
+}
+
+// listenTLS listens as a node, which knows peer a at its own address, and b.
+func listenTLS(t *testing.T, ca *authority, uri, id string) (*streams, string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	t.Cleanup(func() { l.Close() })
+	cfg := ca.config(t, uri)
+	cfg.NextProtos = []string{alpnRaft}
+	cfg.MinVersion = tls.VersionTLS13
+	cfg.ClientAuth = tls.RequireAndVerifyClientCert
+	return &streams{Listener: l, tls: cfg, ids: map[string]string{l.Addr().String(): id, "127.0.0.1:1": "b"}}, l.Addr().String()
+}
+
+func TestDialChecksWhoAnswers(t *testing.T) {
+	ca := newAuthority(t)
+	for _, tt := range []struct {
+		name, uri string
+		want      error
+	}{
+		{name: "the node of that address", uri: "spiffe://example.org/quotad/a"},
+		{name: "another node", uri: "spiffe://example.org/quotad/b", want: errNotPeer},
+		{name: "a sidecar", uri: "spiffe://example.org/sidecar/a", want: errNotPeer},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			answering, addr := listenTLS(t, ca, tt.uri, "a")
+			dialling, _ := listenTLS(t, ca, "spiffe://example.org/quotad/b", "b")
+			dialling.ids[addr] = "a"
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				if c, err := answering.Accept(); err == nil {
+					_, _ = c.Read(make([]byte, 1)) // makes the handshake
+					c.Close()
+				}
+			}()
+			c, err := dialling.Dial(raft.ServerAddress(addr), time.Minute)
+			if !errors.Is(err, tt.want) {
+				t.Fatalf("Dial: got %v, want %v", err, tt.want)
+			}
+			if c != nil {
+				c.Close()
+			}
+			<-done
+		})
+	}
+}

@@ -1,0 +1,138 @@
+package session
+
+import (
+	"encoding/hex"
+	"slices"
+
+	quotav1 "github.com/sluice-gateway/sluice/proto/gen/quota/v1"
+	"github.com/sluice-gateway/sluice/quotad/internal/registry"
+	"github.com/sluice-gateway/sluice/quotad/internal/replica"
+	"github.com/sluice-gateway/sluice/quotad/ledger"
+)
+
+// compile makes the snapshot of one identity out of the whole configuration: the teams it may serve, their keys, the
+// aliases those may use, the deployments these name, and the resources a request may draw on. Nothing else leaves.
+// Credentials are named in it and sent apart.
+func compile(m *replica.Machine, identity string) *quotav1.Snapshot {
+	r := m.Registry
+	teams, all := r.TeamsOf(identity)
+	s := &quotav1.Snapshot{Version: r.Version(), ClusterId: m.ClusterID()}
+
+	resources := map[registry.Draw]ledger.Resource{}
+	for _, res := range m.Ledger.Resources() {
+		resources[registry.Draw{Scope: res.Spec.Scope, Owner: res.Spec.Owner, Kind: res.Spec.Kind}] = res
+	}
+	drawn := map[uint64]bool{}
+	aliases := map[string]bool{}
+	anyAlias := false
+	for _, k := range r.Keys() {
+		if !all && !slices.Contains(teams, k.Team) {
+			continue
+		}
+		p := compileKey(r, k)
+		if p == nil {
+			continue
+		}
+		for _, d := range r.DrawsOf(k.ID) {
+			res, ok := resources[d]
+			if !ok {
+				continue
+			}
+			p.Draws = append(p.Draws, res.ID)
+			if !drawn[res.ID] {
+				drawn[res.ID] = true
+				s.Resources = append(s.Resources, compileResource(res))
+			}
+		}
+		s.Keys = append(s.Keys, p)
+		anyAlias = anyAlias || len(k.Aliases) == 0
+		for _, a := range k.Aliases {
+			aliases[a] = true
+		}
+	}
+	compileRoutes(s, r, func(alias string) bool { return anyAlias || aliases[alias] })
+	for _, v := range r.Prices() {
+		s.Prices = append(s.Prices, compilePrices(v))
+	}
+	return s
+}
+
+// compileKey is nil for a key that no secret has been made for: nobody can use it yet.
+func compileKey(r *registry.Registry, k registry.Key) *quotav1.Key {
+	sum, err := hex.DecodeString(k.SecretSHA256)
+	if err != nil || len(sum) == 0 {
+		return nil
+	}
+	team, _ := r.Team(k.Team)
+	return &quotav1.Key{
+		Id: k.ID, SecretSha256: sum, Team: k.Team, App: k.App, Aliases: k.Aliases, ExpiresMs: int64(k.Expires),
+		Revoked: k.Revoked, MaxDataClass: k.MaxDataClass, DefaultDataClass: k.DefaultDataClass,
+		Account: team.Account, RequestCapNano: int64(team.RequestCap), Priority: team.Priority,
+		Outage: map[string]quotav1.Outage{
+			"share": quotav1.Outage_OUTAGE_SHARE, "open": quotav1.Outage_OUTAGE_OPEN, "closed": quotav1.Outage_OUTAGE_CLOSED,
+		}[k.Outage],
+	}
+}
+
+func compileResource(res ledger.Resource) *quotav1.Resource {
+	p := &quotav1.Resource{
+		Id: res.ID, Scope: res.Spec.Scope, Owner: res.Spec.Owner, Kind: quotav1.Kind(res.Spec.Kind),
+		Limit: res.Spec.Limit, Burst: res.Spec.Burst, Hard: res.Spec.Hard,
+	}
+	if open, ok := res.Open(); ok {
+		p.Period, p.PeriodEndsMs = open.Period, open.EndsMS
+	}
+	return p
+}
+
+// compileRoutes adds the aliases that are used and the deployments they name.
+func compileRoutes(s *quotav1.Snapshot, r *registry.Registry, used func(alias string) bool) {
+	needed := map[string]bool{}
+	for _, a := range r.Aliases() {
+		if !used(a.ID) {
+			continue
+		}
+		p := &quotav1.Alias{
+			Name: a.ID, MaxAttempts: int32(a.MaxAttempts), DefaultMaxOutput: a.DefaultMaxOutput,
+			ReserveCap: a.Reserve == "cap", Needs: a.Needs, AllowDropped: a.AllowDropped,
+			Timeouts: &quotav1.Timeouts{
+				ConnectMs: int64(a.Timeouts.Connect), FirstTokenMs: int64(a.Timeouts.FirstToken),
+				IdleMs: int64(a.Timeouts.Idle), TotalMs: int64(a.Timeouts.Total),
+			},
+		}
+		for _, t := range a.Targets {
+			needed[t.Deployment] = true
+			p.Targets = append(p.Targets, &quotav1.Target{
+				Deployment: t.Deployment, Priority: int32(t.Priority), Weight: int32(t.Weight),
+			})
+		}
+		s.Aliases = append(s.Aliases, p)
+	}
+	for _, d := range r.Deployments() {
+		if !needed[d.ID] {
+			continue
+		}
+		s.Deployments = append(s.Deployments, &quotav1.Deployment{
+			Id: d.ID, Provider: d.Provider, BaseUrl: d.BaseURL, Model: d.Model, Credential: d.Credential,
+			Region: d.Region, Account: d.Account, ContextTokens: d.ContextTokens, Capabilities: d.Capabilities,
+			DataClasses: d.DataClasses, Price: d.Price, UnpricedAllow: d.Unpriced == "allow",
+		})
+	}
+}
+
+func compilePrices(v registry.PriceVersion) *quotav1.PriceVersion {
+	p := &quotav1.PriceVersion{Id: v.ID, ValidFromMs: int64(v.ValidFrom)}
+	names := make([]string, 0, len(v.PerMillionUSD))
+	for name := range v.PerMillionUSD {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		e := v.PerMillionUSD[name]
+		p.Prices = append(p.Prices, &quotav1.Price{
+			Name: name, Input: int64(e.Input), CacheRead: int64(e.CacheRead), CacheWrite_5M: int64(e.CacheWrite5m),
+			CacheWrite_1H: int64(e.CacheWrite1h), Output: int64(e.Output),
+		})
+	}
+	return p
+}

@@ -1,0 +1,435 @@
+// Package session serves the sidecars' streams: it turns their messages into proposals and pushes configuration,
+// credentials and wake-ups down to them. Only the leader has sessions.
+package session
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	adminv1 "github.com/sluice-gateway/sluice/proto/gen/admin/v1"
+	quotav1 "github.com/sluice-gateway/sluice/proto/gen/quota/v1"
+	raftlogv1 "github.com/sluice-gateway/sluice/proto/gen/raftlog/v1"
+	"github.com/sluice-gateway/sluice/quotad/internal/keyring"
+	"github.com/sluice-gateway/sluice/quotad/internal/replica"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+)
+
+const (
+	// outMax bounds the messages waiting for a slow sidecar. Beyond it the session ends; the sidecar comes back and
+	// is sent the present state.
+	outMax = 64
+	// workMax bounds the messages of one sidecar that are under way. A sidecar has one renew, one usage batch and
+	// one final in flight; the rest are queries.
+	workMax = 16
+	// proposeWait bounds one proposal. The sidecar sends again sooner.
+	proposeWait = 5 * time.Second
+	identityMax = 256
+)
+
+// Node is the part of the replica the sessions need.
+type Node interface {
+	Propose(ctx context.Context, ops ...*raftlogv1.Op) ([]replica.Result, error)
+	View(read func(*replica.Machine))
+	Linearizable(ctx context.Context) error
+	Leader() (id, clientAddr, adminAddr string, self bool)
+	Watch(ctx context.Context) <-chan replica.Signal
+}
+
+// Server serves quota.v1.QuotaService. Run must be running while it serves.
+type Server struct {
+	quotav1.UnimplementedQuotaServiceServer
+	node   Node
+	ring   *keyring.Keyring
+	nodeID string
+	secure bool // identities come from certificates
+	log    *zap.Logger
+
+	mu       sync.Mutex
+	sessions map[*session]struct{}
+}
+
+// New makes a server. With secure set a sidecar's name must be the SPIFFE id of its certificate.
+func New(node Node, ring *keyring.Keyring, nodeID string, secure bool, log *zap.Logger) *Server {
+	return &Server{node: node, ring: ring, nodeID: nodeID, secure: secure, log: log, sessions: map[*session]struct{}{}}
+}
+
+// session is one sidecar's stream.
+type session struct {
+	hello  *quotav1.Hello
+	out    chan *quotav1.SessionResponse
+	cancel context.CancelCauseFunc
+
+	mu        sync.Mutex
+	acked     uint64    // configuration in force there
+	lastRenew time.Time // zero before the first
+	serves    func(team string) bool
+}
+
+var (
+	errSlow    = errors.New("the sidecar does not read its stream")
+	errRemoved = errors.New("this node does not lead any more")
+)
+
+// Session implements quotav1.QuotaServiceServer.
+func (s *Server) Session(stream grpc.BidiStreamingServer[quotav1.SessionRequest, quotav1.SessionResponse]) error {
+	if err := s.leads(); err != nil {
+		return err
+	}
+	m, err := stream.Recv()
+	if err != nil {
+		return err
+	}
+	hello := m.GetHello()
+	if err := s.check(stream.Context(), hello); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(stream.Context())
+	defer cancel(nil)
+	c := &session{
+		hello: hello, out: make(chan *quotav1.SessionResponse, outMax), cancel: cancel, acked: hello.GetConfigVersion(),
+	}
+	s.welcome(c)
+	defer s.forget(c)
+
+	// The writer outlives the reader: it ends with ctx, which the reader's end cancels.
+	var writer sync.WaitGroup
+	writer.Go(func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case m := <-c.out:
+				if err := stream.Send(m); err != nil {
+					cancel(err)
+					return
+				}
+			}
+		}
+	})
+	received := make(chan *quotav1.SessionRequest)
+	go func() { // ends with the stream, which ends when this handler returns
+		defer close(received)
+		for {
+			m, err := stream.Recv()
+			if err != nil {
+				return
+			}
+			select {
+			case received <- m:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	err = s.read(ctx, c, received)
+	cancel(nil)
+	writer.Wait()
+	return err
+}
+
+// read handles messages until the stream or the session ends.
+func (s *Server) read(ctx context.Context, c *session, received <-chan *quotav1.SessionRequest) error {
+	var work sync.WaitGroup
+	defer work.Wait()
+	slots := make(chan struct{}, workMax)
+	for {
+		select {
+		case <-ctx.Done():
+			switch cause := context.Cause(ctx); {
+			case errors.Is(cause, errRemoved):
+				return s.notLeader()
+			case errors.Is(cause, errSlow):
+				return status.Error(codes.ResourceExhausted, cause.Error())
+			}
+			return nil
+		case m, ok := <-received:
+			if !ok {
+				return nil
+			}
+			select {
+			case slots <- struct{}{}:
+			case <-ctx.Done():
+				continue
+			}
+			work.Go(func() {
+				defer func() { <-slots }()
+				s.handle(ctx, c, m)
+			})
+		}
+	}
+}
+
+func (s *Server) leads() error {
+	if _, _, _, self := s.node.Leader(); !self {
+		return s.notLeader()
+	}
+	return nil
+}
+
+func (s *Server) notLeader() error {
+	id, addr, _, self := s.node.Leader()
+	if self {
+		return status.Error(codes.Unavailable, "the leader is changing")
+	}
+	st, err := status.New(codes.FailedPrecondition, "this node does not lead").
+		WithDetails(&quotav1.NotLeader{LeaderId: id, LeaderAddress: addr})
+	if err != nil {
+		return status.Error(codes.FailedPrecondition, "this node does not lead")
+	}
+	return st.Err()
+}
+
+// check refuses a hello that is not to be served.
+func (s *Server) check(ctx context.Context, h *quotav1.Hello) error {
+	switch {
+	case h == nil:
+		return status.Error(codes.InvalidArgument, "the first message must be hello")
+	case h.GetIdentity() == "" || len(h.GetIdentity()) > identityMax:
+		return status.Errorf(codes.InvalidArgument, "hello.identity: 1 to %d bytes", identityMax)
+	case h.GetIncarnation() == 0:
+		return status.Error(codes.InvalidArgument, "hello.incarnation: must not be 0")
+	}
+	if s.secure {
+		if err := certified(ctx, h.GetIdentity()); err != nil {
+			return err
+		}
+	}
+	var cluster string
+	s.node.View(func(m *replica.Machine) { cluster = m.ClusterID() })
+	if h.GetClusterId() != "" && h.GetClusterId() != cluster {
+		return status.Errorf(codes.PermissionDenied, "hello.cluster_id: the sidecar belongs to cluster %s, this is %s",
+			h.GetClusterId(), cluster)
+	}
+	return nil
+}
+
+// certified checks that an identity is the SPIFFE id of the caller's certificate.
+func certified(ctx context.Context, identity string) error {
+	p, _ := peer.FromContext(ctx)
+	if p == nil {
+		return status.Error(codes.Unauthenticated, "no peer")
+	}
+	info, ok := p.AuthInfo.(credentials.TLSInfo)
+	if !ok || len(info.State.PeerCertificates) == 0 {
+		return status.Error(codes.Unauthenticated, "no client certificate")
+	}
+	for _, u := range info.State.PeerCertificates[0].URIs {
+		if u.String() == identity {
+			return nil
+		}
+	}
+	return status.Errorf(codes.PermissionDenied, "hello.identity: %q is not a URI name of the client certificate", identity)
+}
+
+// welcome registers a session and queues what it must know first, so that nothing pushed later can overtake it.
+func (s *Server) welcome(c *session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w := &quotav1.Welcome{NodeId: s.nodeID}
+	s.node.View(func(m *replica.Machine) { w.ClusterId, w.Epoch = m.ClusterID(), m.Epoch() })
+	c.send(&quotav1.SessionResponse{Message: &quotav1.SessionResponse_Welcome{Welcome: w}})
+	s.push(c, true, true)
+	s.sessions[c] = struct{}{}
+	s.log.Info("sidecar connected", zap.String("identity", c.hello.GetIdentity()),
+		zap.Uint64("incarnation", c.hello.GetIncarnation()))
+}
+
+func (s *Server) forget(c *session) {
+	s.mu.Lock()
+	delete(s.sessions, c)
+	s.mu.Unlock()
+	s.log.Info("sidecar gone", zap.String("identity", c.hello.GetIdentity()),
+		zap.Uint64("incarnation", c.hello.GetIncarnation()))
+}
+
+// send queues a message; a sidecar that does not read loses its session.
+func (c *session) send(m *quotav1.SessionResponse) {
+	select {
+	case c.out <- m:
+	default:
+		c.cancel(errSlow)
+	}
+}
+
+// push sends the present configuration and credentials. The caller holds s.mu, which keeps their order.
+func (s *Server) push(c *session, config, secrets bool) {
+	var snap *quotav1.Snapshot
+	var sealed []*raftlogv1.SealedState
+	identity := c.hello.GetIdentity()
+	s.node.View(func(m *replica.Machine) {
+		snap = compile(m, identity)
+		teams, all := m.Registry.TeamsOf(identity)
+		c.mu.Lock()
+		c.serves = func(team string) bool { return all || slices.Contains(teams, team) }
+		c.mu.Unlock()
+		seen := map[string]bool{}
+		for _, d := range snap.GetDeployments() {
+			if name := d.GetCredential(); name != "" && !seen[name] {
+				seen[name] = true
+				if rec, ok := m.Sealed(name); ok {
+					sealed = append(sealed, rec)
+				}
+			}
+		}
+	})
+	if config {
+		c.send(&quotav1.SessionResponse{Message: &quotav1.SessionResponse_Snapshot{Snapshot: snap}})
+	}
+	if !secrets && !config {
+		return
+	}
+	set := &quotav1.Credentials{}
+	for _, rec := range sealed {
+		secret, err := s.ring.Unseal(rec.GetName(), rec.GetKeyId(), rec.GetSealed())
+		if err != nil {
+			s.log.Error("credential cannot be opened", zap.String("credential", rec.GetName()), zap.Error(err))
+			continue
+		}
+		set.Items = append(set.Items, &quotav1.Credential{Name: rec.GetName(), Version: rec.GetVersion(), Secret: secret})
+	}
+	c.send(&quotav1.SessionResponse{Message: &quotav1.SessionResponse_Credentials{Credentials: set}})
+}
+
+// Run pushes changes until ctx ends, then ends every session.
+func (s *Server) Run(ctx context.Context) error {
+	for sig := range s.node.Watch(ctx) {
+		_, _, _, self := s.node.Leader()
+		s.mu.Lock()
+		for c := range s.sessions {
+			switch {
+			case !self:
+				c.cancel(errRemoved)
+				continue
+			case sig.ConfigVersion > 0 || sig.Credentials:
+				s.push(c, sig.ConfigVersion > 0, sig.Credentials)
+			}
+			if slices.Contains(sig.Wake, c.hello.GetIncarnation()) {
+				c.send(&quotav1.SessionResponse{Message: &quotav1.SessionResponse_Wake{Wake: &quotav1.Wake{}}})
+			}
+		}
+		s.mu.Unlock()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.sessions {
+		c.cancel(errRemoved)
+	}
+	return nil
+}
+
+// Sidecars lists the connected sidecars, for status.
+func (s *Server) Sidecars() []*adminv1.SidecarStatus {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([]*adminv1.SidecarStatus, 0, len(s.sessions))
+	for c := range s.sessions {
+		c.mu.Lock()
+		p := &adminv1.SidecarStatus{
+			Identity: c.hello.GetIdentity(), Incarnation: c.hello.GetIncarnation(), State: "connected",
+			ConfigVersion: c.acked, Build: c.hello.GetBuild(), LastRenewMs: -1,
+		}
+		if !c.lastRenew.IsZero() {
+			p.LastRenewMs = time.Since(c.lastRenew).Milliseconds()
+		}
+		c.mu.Unlock()
+		out = append(out, p)
+	}
+	slices.SortFunc(out, func(a, b *adminv1.SidecarStatus) int {
+		return cmp.Or(strings.Compare(a.GetIdentity(), b.GetIdentity()), cmp.Compare(a.GetIncarnation(), b.GetIncarnation()))
+	})
+	return out
+}
+
+// handle takes one message. What cannot be done now is dropped: its sender sends it again.
+func (s *Server) handle(ctx context.Context, c *session, m *quotav1.SessionRequest) {
+	ctx, cancel := context.WithTimeout(ctx, proposeWait)
+	defer cancel()
+	var err error
+	switch m := m.GetMessage().(type) {
+	case *quotav1.SessionRequest_Renew:
+		err = s.renew(ctx, c, m.Renew)
+	case *quotav1.SessionRequest_FileFinal:
+		err = s.fileFinal(ctx, c, m.FileFinal)
+	case *quotav1.SessionRequest_UsageBatch:
+		err = s.usageBatch(ctx, c, m.UsageBatch)
+	case *quotav1.SessionRequest_UsageQuery:
+		s.usageQuery(ctx, c, m.UsageQuery)
+	case *quotav1.SessionRequest_ConfigAck:
+		c.mu.Lock()
+		c.acked = m.ConfigAck.GetVersion()
+		c.mu.Unlock()
+	default:
+		err = fmt.Errorf("message %T is not understood", m)
+	}
+	if err != nil && ctx.Err() == nil {
+		s.log.Warn("message of a sidecar was dropped", zap.String("identity", c.hello.GetIdentity()), zap.Error(err))
+	}
+}
+
+func (s *Server) renew(ctx context.Context, c *session, r *quotav1.Renew) error {
+	res, err := s.node.Propose(ctx, renewTo(c.hello.GetIdentity(), r))
+	if err != nil {
+		return fmt.Errorf("renew %d: %w", r.GetSeq(), err)
+	}
+	c.mu.Lock()
+	c.lastRenew = time.Now()
+	c.mu.Unlock()
+	reply := res[0].Renew
+	if reply.Refusal != 0 {
+		return fmt.Errorf("renew %d refused: reason %d", r.GetSeq(), reply.Refusal)
+	}
+	c.send(&quotav1.SessionResponse{Message: &quotav1.SessionResponse_RenewReply{RenewReply: replyFrom(reply)}})
+	return nil
+}
+
+func (s *Server) fileFinal(ctx context.Context, c *session, f *quotav1.FileFinal) error {
+	res, err := s.node.Propose(ctx, finalTo(c.hello.GetIdentity(), c.hello.GetIncarnation(), f))
+	if err != nil {
+		return fmt.Errorf("final totals: %w", err)
+	}
+	c.send(&quotav1.SessionResponse{Message: &quotav1.SessionResponse_FileFinalReply{
+		FileFinalReply: &quotav1.FileFinalReply{Incarnation: f.GetIncarnation(), Done: res[0].FileFinalDone},
+	}})
+	return nil
+}
+
+func (s *Server) usageBatch(ctx context.Context, c *session, b *quotav1.UsageBatch) error {
+	c.mu.Lock()
+	serves := c.serves
+	c.mu.Unlock()
+	res, err := s.node.Propose(ctx, batchTo(b, serves))
+	if err != nil {
+		return fmt.Errorf("usage batch: %w", err)
+	}
+	c.send(&quotav1.SessionResponse{Message: &quotav1.SessionResponse_UsageAck{
+		UsageAck: &quotav1.UsageAck{Source: b.GetSource(), LastSeq: res[0].UsageSeq},
+	}})
+	return nil
+}
+
+func (s *Server) usageQuery(ctx context.Context, c *session, q *quotav1.UsageQuery) {
+	out := &quotav1.UsageResult{Id: q.GetId()}
+	c.mu.Lock()
+	serves := c.serves(q.GetTeam())
+	c.mu.Unlock()
+	switch err := s.node.Linearizable(ctx); {
+	case !serves:
+		out.Error = "the sidecar may not see this team"
+	case err != nil:
+		out.Error = "quotad cannot answer now"
+	default:
+		s.node.View(func(m *replica.Machine) { s.query(m, q, out) })
+	}
+	c.send(&quotav1.SessionResponse{Message: &quotav1.SessionResponse_UsageResult{UsageResult: out}})
+}

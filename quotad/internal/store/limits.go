@@ -1,0 +1,27 @@
+package store
+
+import "time"
+
+// The bounds of the store, and what is seen when they are hit.
+const (
+	// formatVersion is the format of the directory and of the state file. A newer one is refused.
+	formatVersion = 1
+	// snapshotFormat is the format of the snapshot stream. A newer one is refused.
+	snapshotFormat = 1
+	// snapshotsKept is how many snapshots stay on disk, so that a damaged newest one is not the end.
+	snapshotsKept = 2
+
+	// flushEveryDefault is how often dirty records are written. The raft log covers the gap.
+	flushEveryDefault = 10 * time.Second
+	// flushRetryEvery is how soon a failed write is tried again.
+	flushRetryEvery = time.Second
+	// openTimeout is how long to wait for a lock on a file inside a directory that is already ours.
+	openTimeout = time.Second
+
+	// recordBytesMax is the largest record a snapshot may hold; a larger one is taken for damage.
+	recordBytesMax = 64 << 20
+	// restoreTxRecords is how many records one transaction of a restore holds, which bounds its memory.
+	restoreTxRecords = 50_000
+	// streamBufferBytes is the buffer between records and snapshot file.
+	streamBufferBytes = 1 << 20
+)

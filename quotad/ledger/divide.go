@@ -1,0 +1,94 @@
+package ledger
+
+import (
+	"math/bits"
+	"slices"
+)
+
+// claim is one party to a division.
+type claim struct {
+	id     uint64 // breaks ties; unique
+	want   int64  // at least 0
+	weight int64  // at least 1
+}
+
+// divide shares free among claims by weighted max-min and returns the part of the one whose id is me. It uses claims
+// as its scratch space.
+//
+// Nobody gets more than it wants; what one does not want goes to the others by weight. Parts are whole units: what
+// rounding leaves over goes to the largest remainders, ties to the smaller id. All parts sum to min(free, Σ want).
+// The order of claims does not matter. The sum of weights must fit an int64.
+func divide(free int64, claims []claim, me uint64) int64 {
+	left, weight := max(free, 0), int64(0)
+	for i := range claims {
+		weight += claims[i].weight
+	}
+	// Each pass satisfies whoever wants no more than its part of what is left. That raises the part of the others, so
+	// the passes end where no one more fits, whatever the order. Few passes are usual; the rare staircase of wishes is
+	// sorted, so that it does not take as many passes as it has steps.
+	for pass := 1; ; pass++ {
+		if pass == dividePasses {
+			slices.SortFunc(claims, compareWish)
+		}
+		open := 0
+		for _, c := range claims {
+			if mulLess(left, c.weight, c.want, weight) {
+				claims[open] = c
+				open++
+				continue
+			}
+			if c.id == me {
+				return c.want
+			}
+			left, weight = left-c.want, weight-c.weight
+		}
+		if open == len(claims) {
+			return divideRest(left, weight, claims, me)
+		}
+		claims = claims[:open]
+	}
+}
+
+// dividePasses is how many passes divide makes before it sorts. The pass after that is the last that finds anything.
+const dividePasses = 6
+
+// compareWish orders claims by want / weight.
+func compareWish(a, b claim) int {
+	switch {
+	case mulLess(a.want, b.weight, b.want, a.weight):
+		return -1
+	case mulLess(b.want, a.weight, a.want, b.weight):
+		return 1
+	}
+	return compareKey(a.id, 0, b.id, 0)
+}
+
+// divideRest is divide for claims that all want more than their part of what is left.
+func divideRest(left, weight int64, claims []claim, me uint64) int64 {
+	part, rest := int64(0), uint64(0)
+	for _, c := range claims {
+		if c.id == me {
+			part, rest = share(left, c.weight, weight)
+		}
+	}
+	// The odd units go to the largest remainders; before counts those that come before mine.
+	odd, before := left, int64(0)
+	for _, c := range claims {
+		p, r := share(left, c.weight, weight)
+		odd -= p
+		if r > rest || r == rest && c.id < me {
+			before++
+		}
+	}
+	if before < odd {
+		part++
+	}
+	return part
+}
+
+// share returns left × weight / all and the remainder, for weight ≤ all.
+func share(left, weight, all int64) (int64, uint64) {
+	hi, lo := bits.Mul64(uint64(left), uint64(weight))
+	q, r := bits.Div64(hi, lo, uint64(all)) // q ≤ left
+	return int64(q), r
+}

@@ -1,0 +1,61 @@
+package ledger
+
+// FileFinal takes the totals of a dead process from its successor on the same disk. It is done when it need not be
+// sent again: filed, now or before; unknown; or of no use. It is not done while the process has not lapsed: it might
+// still live, and a journal may only speak for the dead.
+//
+// What the journal says was spent is booked. The rest comes back to free only if the journal is proven and as new as
+// the last renew; else it stays in suspense, as spent. The old process is fenced. When proven and new it is known to
+// be dead, and the successor takes over its shares.
+func (l *Ledger) FileFinal(f FileFinal) (done bool) {
+	m, ok := l.members[f.Incarnation]
+	if !ok || m.identity != f.Identity || f.Incarnation == f.Successor || malformedCounters(f.Counters) {
+		return true
+	}
+	if !m.lapsed {
+		return false
+	}
+	for i := range f.Counters {
+		l.raiseSpent(m, &f.Counters[i])
+	}
+	if !f.Proven || f.Seq < m.seq {
+		l.fence(m, false)
+		return true
+	}
+	l.inherit(m, f.Successor)
+	l.fence(m, true)
+	for _, c := range m.counters {
+		if rest := c.out(); rest > 0 { // money only: the buckets were forfeited
+			l.lift(c)
+			c.returned += rest
+			c.suspense = 0
+			l.put(c)
+			c.p.free += rest
+			l.wake(c.p)
+		}
+	}
+	l.reschedule(m)
+	return true
+}
+
+// raiseSpent books what a journal says was spent on a budget and is not booked yet. More than can be is disputed: it
+// is not booked, and the counter stays as it is.
+func (l *Ledger) raiseSpent(m *member, f *Counter) {
+	c := m.find(f.Resource, f.Period)
+	if c == nil || !c.p.res.money() || f.Spent <= c.spent {
+		return
+	}
+	more := f.Spent - c.spent
+	over := max(0, more-c.out())
+	if over > l.debtMax(m, c.p, c) {
+		return
+	}
+	l.lift(c)
+	c.spent += more
+	c.granted += over
+	c.suspense = c.out() // m has lapsed
+	l.put(c)
+	c.p.settled += more
+	c.p.free -= over
+	l.alert(c.p)
+}

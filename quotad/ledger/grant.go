@@ -1,0 +1,176 @@
+package ledger
+
+// verdict says whether need fits p now; ShortageNone if so. left is what p has.
+func (l *Ledger) verdict(p *pool, need int64) (short Shortage, left, retryMS int64) {
+	if !p.res.money() {
+		l.refill(p.res)
+		left = p.res.available()
+		switch {
+		case need > p.res.spec.Burst, p.res.spec.Limit == 0:
+			return TooLarge, left, 0
+		case need > left:
+			return Throttled, left, p.res.waitMS(l.now, need)
+		}
+		return ShortageNone, left, 0
+	}
+	left = p.free
+	switch {
+	case p.closed:
+		return Gone, left, 0
+	case !p.res.spec.Hard && left-need >= freeMin, need <= left:
+		return ShortageNone, left, 0
+	case p.res.spec.Hard && need > p.cap+p.credits:
+		return TooLarge, left, 0
+	case need <= left+p.out: // suspense counts as spent
+		return Reserved, left, reservedRetryMS
+	}
+	return Exhausted, left, 0
+}
+
+func (s Shortage) final() bool { return s == Exhausted || s == TooLarge || s == Gone }
+
+// ask grants one request whole or not at all. When it does not fit, a final shortage is named before a passing one.
+func (l *Ledger) ask(m *member, a *Ask) AskResult {
+	out := AskResult{ID: a.ID, Granted: true}
+	fresh := 0
+	for i := range a.Needs {
+		n := &a.Needs[i]
+		c := m.find(n.Resource, n.Period)
+		p := l.pool(n.Resource, n.Period)
+		short, left, retry := Gone, int64(0), int64(0)
+		switch {
+		case p == nil || !m.live():
+		case c == nil && len(m.counters)+fresh >= countersMax:
+		case c != nil && c.granted > grantedMax-n.Amount:
+			short = TooLarge
+		default:
+			short, left, retry = l.verdict(p, n.Amount)
+		}
+		switch {
+		case short == ShortageNone && c == nil:
+			fresh++
+		case short != ShortageNone && short != Gone:
+			l.ensure(m, p).waiting = true // there is room for it, or else it were gone
+		}
+		if short != ShortageNone && (out.Granted || short.final() && !out.Shortage.final()) {
+			out = AskResult{ID: a.ID, Resource: n.Resource, Shortage: short, Left: left, RetryAfterMS: retry}
+		}
+	}
+	if !out.Granted {
+		return out
+	}
+	for i := range a.Needs {
+		n := &a.Needs[i]
+		c := l.ensure(m, l.pool(n.Resource, n.Period))
+		l.lift(c)
+		c.granted += n.Amount
+		c.held += n.Amount // the waiting request takes it at once
+		l.put(c)
+		l.take(c.p, n.Amount)
+	}
+	return out
+}
+
+// take pays a grant out of what is free.
+func (l *Ledger) take(p *pool, amount int64) {
+	if p.res.money() {
+		p.free -= amount
+	} else {
+		p.res.level -= amount * perUnit
+	}
+}
+
+// grantDemand tops a lease up towards demandRenews × demand out of what is free.
+//
+// What the same message handed back for an ask that was then refused is not divided again: or else a large request
+// could never gather its need while others draw on the pool.
+func (l *Ledger) grantDemand(c *counter) {
+	p, want := c.p, c.want()
+	if want == 0 || c.granted > grantedMax-want {
+		return
+	}
+	amount := int64(0)
+	switch {
+	case !p.res.money():
+		l.refill(p.res)
+		amount = l.part(c, want, p.res.available())
+		amount = max(amount, min(want, c.back, p.res.available()))
+	case p.closed:
+	case !p.res.spec.Hard:
+		if p.free-want >= freeMin {
+			amount = want
+		}
+	default:
+		want = min(want, l.leaseRoom(c))
+		amount = max(l.part(c, want, p.free), min(want, c.back, p.free))
+		if amount < typical(c) {
+			amount = 0 // of no use to any request: asks serve instead
+		}
+	}
+	if amount <= 0 {
+		return
+	}
+	l.lift(c)
+	c.granted += amount
+	l.put(c)
+	l.take(p, amount)
+}
+
+// typical is taken for the size of one request.
+func typical(c *counter) int64 { return max(1, c.demand/typicalDivisor) }
+
+// leaseRoom is how much more unheld money c may have on lease: its part of a small part of the cap. So what idle
+// leases can keep from others is bounded.
+func (l *Ledger) leaseRoom(c *counter) int64 {
+	all := mulDiv(c.p.cap, l.cfg.IdleLeasePermille, 1000)
+	return max(0, min(all/max(c.p.live, 1)-c.idle(), all-c.p.idle))
+}
+
+// part is what c gets of free when all who want of its pool get theirs by weighted max-min.
+func (l *Ledger) part(c *counter, want, free int64) int64 {
+	p := c.p
+	switch {
+	case want <= 0 || free <= 0:
+		return 0
+	case free >= p.wants, want <= free/p.claimants: // the usual cases need no division
+		return min(want, free)
+	}
+	l.claims = l.claims[:0]
+	for _, other := range p.counters {
+		w := other.want()
+		if w == 0 {
+			continue
+		}
+		if other == c {
+			w = want
+		} else if p.res.money() {
+			w = min(w, l.leaseRoom(other))
+		}
+		l.claims = append(l.claims, claim{id: other.m.incarnation, want: w, weight: 1})
+	}
+	return divide(free, l.claims, c.m.incarnation)
+}
+
+// unmet says why c still lacks something; ShortageNone when it lacks nothing, or only because leases of money are
+// kept small. It follows from the state, so a re-sent message is answered alike.
+func (l *Ledger) unmet(c *counter) (short Shortage, retryMS int64) {
+	want := c.want()
+	if want == 0 {
+		return ShortageNone, 0
+	}
+	p := c.p
+	if !p.res.money() {
+		if p.res.spec.Limit == 0 {
+			return TooLarge, 0
+		}
+		return Throttled, p.res.waitMS(l.now, min(want, p.res.spec.Burst))
+	}
+	need := typical(c)
+	switch {
+	case p.closed || !p.res.spec.Hard || need <= p.free:
+		return ShortageNone, 0
+	case need <= p.free+p.out:
+		return Reserved, reservedRetryMS
+	}
+	return Exhausted, 0
+}

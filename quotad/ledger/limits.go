@@ -1,0 +1,137 @@
+package ledger
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// Bounds on what one message may carry. A Renew beyond them is RefusedMalformed; a FileFinal beyond them is answered
+// as done and changes nothing.
+const (
+	countersMax = 4096 // counters in a message, and of one process; a counter beyond is answered as gone
+	asksMax     = 1024 // asks in a Renew
+	needsMax    = 64   // needs of one ask
+	nameMax     = 512  // bytes of an identity, scope, owner, time zone or credit id
+)
+
+// Bounds on the state.
+const (
+	membersMax   = 1 << 15 // processes, dead ones still remembered included; beyond: RefusedFull
+	resourcesMax = 1 << 20 // beyond: Define fails
+	ordinalsMax  = 1 << 12 // resources made by one Define; beyond: it fails
+	indexMax     = 1 << 50 // Raft index
+	zonesMax     = 1024    // time zones; periods of further ones are ignored
+	periodsMax   = 3       // periods a budget keeps; opening another drops the oldest
+	creditsMax   = 1024    // credits of a budget in a period; beyond: CreditFull
+	alertsMax    = 16      // alert thresholds of a budget; beyond: Define fails
+	sharesMax    = 8       // unacknowledged versions of a share; beyond, it does not change until acknowledged
+	eventsMax    = 1 << 16 // pending wakes; beyond, they are dropped: they are hints
+)
+
+// Bounds on numbers. They are chosen so that no sum in this package overflows an int64.
+const (
+	totalMax    = 1 << 60     // S, R, held, demand, a need, a cap, and the sum of a period's credits
+	bucketMax   = 1e12        // limit and burst of a bucket
+	wantMax     = 1 << 47     // wish of one counter; × membersMax fits
+	grantedMax  = 1 << 62     // G; nothing is granted beyond
+	freeMin     = -(1 << 61)  // grants and overruns that would take a budget lower are refused
+	permilleMax = 1_000_000   // alert threshold
+	weightMax   = 1 << 20     // weight of a team
+	stampMax    = 1 << 60     // ledger time
+	durationMax = 1 << 40     // durations of Config
+	perUnit     = int64(60e3) // level of one unit: limit × ms is exact
+)
+
+// Policy that needs no knob.
+const (
+	// overrunFactor and the floors in debtMax bound the overrun one message may report: a process that claims more
+	// than its leases could have caused is fenced, and what it claims is not booked.
+	overrunFactor   = 8
+	overrunFloor    = 1_000_000_000 // nano-dollars
+	debtMinutes     = 60            // a bucket owes at most its burst and this many minutes of refill
+	demandRenews    = 2             // leases cover this many renew intervals of demand
+	typicalDivisor  = 8             // demand / this is taken for one typical request: a smaller money lease is of no use
+	reservedRetryMS = 500           // RESERVED: leases come back with the renews of others
+	idleReturnMS    = 2000          // a bucket whose room is taken by idle leases: they come back with the next renews
+	stalledRetryMS  = 60_000        // a bucket whose whole refill is away as silent sidecars' shares: they may end any time
+	retryMaxMS      = 3_600_000     // longest retry-after
+	goneKeepMS      = 86_400_000    // a silent process is remembered this long after standby; a fenced or gone one is not
+)
+
+// malformed says that r breaks a bound. It looks at r alone, so that a refused message costs no look-ups.
+func malformed(r *Renew) bool {
+	if r.Incarnation == 0 || r.Seq == 0 || r.Seq == math.MaxUint64 || len(r.Identity) > nameMax {
+		return true
+	}
+	if malformedCounters(r.Counters) || len(r.Asks) > asksMax {
+		return true
+	}
+	ids := make([]uint64, 0, len(r.Asks))
+	for i := range r.Asks {
+		if malformedNeeds(r.Asks[i].Needs) {
+			return true
+		}
+		ids = append(ids, r.Asks[i].ID)
+	}
+	return doubles(ids, cmp.Compare[uint64])
+}
+
+func malformedCounters(cs []Counter) bool {
+	if len(cs) > countersMax {
+		return true
+	}
+	sorted := true
+	for i := range cs {
+		c := &cs[i]
+		if !inTotal(c.Spent) || !inTotal(c.Returned) || !inTotal(c.Held) || !inTotal(c.Demand) {
+			return true
+		}
+		if i > 0 && compareKey(cs[i-1].Resource, cs[i-1].Period, c.Resource, c.Period) >= 0 {
+			sorted = false
+		}
+	}
+	if sorted {
+		return false
+	}
+	return doubles(slices.Clone(cs), func(a, b Counter) int {
+		return compareKey(a.Resource, a.Period, b.Resource, b.Period)
+	})
+}
+
+func malformedNeeds(ns []Need) bool {
+	if len(ns) == 0 || len(ns) > needsMax {
+		return true
+	}
+	for i := range ns {
+		if ns[i].Amount <= 0 || ns[i].Amount > totalMax {
+			return true
+		}
+		for j := range i {
+			if ns[i].Resource == ns[j].Resource && ns[i].Period == ns[j].Period {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// doubles says whether two elements are equal. It sorts s.
+func doubles[T any](s []T, compare func(a, b T) int) bool {
+	slices.SortFunc(s, compare)
+	for i := 1; i < len(s); i++ {
+		if compare(s[i-1], s[i]) == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func compareKey(r1 uint64, p1 uint32, r2 uint64, p2 uint32) int {
+	if c := cmp.Compare(r1, r2); c != 0 {
+		return c
+	}
+	return cmp.Compare(p1, p2)
+}
+
+func inTotal(x int64) bool { return x >= 0 && x <= totalMax }

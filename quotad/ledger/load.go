@@ -1,0 +1,154 @@
+package ledger
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// ErrRecords says that records do not make a ledger.
+var ErrRecords = errors.New("ledger records do not fit together")
+
+// Load replaces the whole state by that of records, in any order. The ledger then behaves as the one did that the
+// records are of, but for who waits to be woken. Nothing is touched by it. On an error, which wraps ErrRecords, the
+// ledger is empty.
+func (l *Ledger) Load(now int64, periods []Period, rs []ResourceState, cs []CounterState, ms []MemberState) error {
+	fresh := New(l.cfg)
+	*l = *fresh
+	if err := fresh.load(now, periods, rs, cs, ms); err != nil {
+		return err
+	}
+	if err := fresh.Check(); err != nil {
+		return fmt.Errorf("%w: %w", ErrRecords, err)
+	}
+	*l = *fresh
+	return nil
+}
+
+func (l *Ledger) load(now int64, periods []Period, rs []ResourceState, cs []CounterState, ms []MemberState) error {
+	if now < 0 || now > stampMax {
+		return fmt.Errorf("%w: time %d", ErrRecords, now)
+	}
+	l.now = now
+	l.zones = slices.Clone(periods)
+	slices.SortFunc(l.zones, func(a, b Period) int { return cmp.Compare(a.Timezone, b.Timezone) })
+	for i := range l.zones {
+		if i > 0 && l.zones[i].Timezone == l.zones[i-1].Timezone {
+			return fmt.Errorf("%w: time zone %q is there twice", ErrRecords, l.zones[i].Timezone)
+		}
+	}
+	for i := range rs {
+		if err := l.loadResource(&rs[i]); err != nil {
+			return err
+		}
+	}
+	slices.SortFunc(l.byName, func(a, b *resource) int { return compareName(&a.spec, &b.spec) })
+	for i, r := range l.byName {
+		if i > 0 && compareName(&l.byName[i-1].spec, &r.spec) == 0 {
+			return fmt.Errorf("%w: resource %s is there twice", ErrRecords, r.spec.name())
+		}
+	}
+	for i := range ms {
+		if err := l.loadMember(&ms[i]); err != nil {
+			return err
+		}
+	}
+	slices.SortFunc(l.order, func(a, b *member) int { return cmp.Compare(a.incarnation, b.incarnation) })
+	for i := range cs {
+		if err := l.loadCounter(&cs[i]); err != nil {
+			return err
+		}
+	}
+	return l.loadDone()
+}
+
+func (l *Ledger) loadResource(s *ResourceState) error {
+	r := &resource{id: s.ID, level: s.Level60k, levelAt: s.LevelAtMS, spec: Spec{
+		Scope: s.Scope, Owner: s.Owner, Kind: s.Kind, Limit: s.Limit, Burst: s.Burst, Hard: s.Hard, Timezone: s.Timezone,
+		AlertPermille: s.AlertPermille, Weight: s.Weight,
+	}}
+	if err := r.spec.normalise(); err != nil {
+		return fmt.Errorf("%w: resource %d: %w", ErrRecords, s.ID, err)
+	}
+	if _, double := l.resources[s.ID]; double || s.ID == 0 {
+		return fmt.Errorf("%w: resource %d: id is 0 or there twice", ErrRecords, s.ID)
+	}
+	if !r.money() {
+		if most := r.spec.Burst * perUnit; r.level > most || r.level < -most-debtMinutes*bucketMax*perUnit || r.levelAt > l.now {
+			return fmt.Errorf("%w: resource %d: level %d at %d", ErrRecords, s.ID, r.level, r.levelAt)
+		}
+		r.pools = []*pool{{res: r}}
+	}
+	for i := range s.Periods {
+		p := &s.Periods[i]
+		if !r.money() || i > 0 && p.Period <= s.Periods[i-1].Period || i >= periodsMax {
+			return fmt.Errorf("%w: resource %d: period %d", ErrRecords, s.ID, p.Period)
+		}
+		r.pools = append(r.pools, &pool{
+			res: r, period: p.Period, endsMS: p.EndsMS, cap: p.Cap, credits: p.Credits, settled: p.Settled, free: p.Free,
+			alerted: slices.Clone(p.AlertedPermille), closed: p.Closed, creditIDs: slices.Clone(p.CreditIDs),
+		})
+	}
+	l.resources[r.id] = r
+	l.byName = append(l.byName, r)
+	l.lastID = max(l.lastID, r.id)
+	return nil
+}
+
+func (l *Ledger) loadMember(s *MemberState) error {
+	if _, double := l.members[s.Incarnation]; double || s.Incarnation == 0 {
+		return fmt.Errorf("%w: process %d is 0 or there twice", ErrRecords, s.Incarnation)
+	}
+	m := &member{
+		incarnation: s.Incarnation, identity: s.Identity, seq: s.Seq, asks: slices.Clone(s.Asks), lapseAt: s.LapseAtMS,
+		standbyAt: s.StandbyAtMS, joined: s.JoinedMS, lapsed: s.Lapsed, ended: s.Lapsed && s.StandbyAtMS <= l.now,
+		fenced: s.Fenced, left: s.Left, shareVersion: s.ShareVersion, shareAcked: s.ShareAcked, at: -1,
+	}
+	l.members[m.incarnation] = m
+	l.order = append(l.order, m)
+	return nil
+}
+
+func (l *Ledger) loadCounter(s *CounterState) error {
+	m, p := l.members[s.Incarnation], l.pool(s.Resource, s.Period)
+	if m == nil || p == nil {
+		return fmt.Errorf("%w: counter of process %d on resource %d, period %d: one of them is missing",
+			ErrRecords, s.Incarnation, s.Resource, s.Period)
+	}
+	c := &counter{
+		m: m, p: p, granted: s.Granted, spent: s.Spent, returned: s.Returned, forfeited: s.Forfeited, held: s.Held,
+		demand: s.Demand, suspense: s.Suspense, shares: slices.Clone(s.Shares),
+	}
+	m.counters = append(m.counters, c)
+	p.counters = append(p.counters, c)
+	return nil
+}
+
+// loadDone sorts what was loaded, sums it up and finds what is due.
+func (l *Ledger) loadDone() error {
+	for _, m := range l.order {
+		slices.SortFunc(m.counters, func(a, b *counter) int {
+			return compareKey(a.p.res.id, a.p.period, b.p.res.id, b.p.period)
+		})
+		for i, c := range m.counters {
+			if i > 0 && m.counters[i-1].p == c.p {
+				return fmt.Errorf("%w: counter of process %d on resource %d, period %d is there twice",
+					ErrRecords, m.incarnation, c.p.res.id, c.p.period)
+			}
+			if err := c.check(); err != nil {
+				return fmt.Errorf("%w: %w", ErrRecords, err)
+			}
+			c.p.tally(c, 1)
+		}
+		l.reschedule(m)
+	}
+	for _, r := range l.byName {
+		for _, p := range r.pools {
+			slices.SortFunc(p.counters, func(a, b *counter) int {
+				return cmp.Compare(a.m.incarnation, b.m.incarnation)
+			})
+		}
+	}
+	return nil
+}

@@ -1,0 +1,190 @@
+package ledger
+
+import (
+	"cmp"
+	"slices"
+)
+
+// resource is one limited thing. A bucket has exactly one pool, of period 0; a budget one for each period it keeps.
+type resource struct {
+	id      uint64
+	spec    Spec    // Burst and Weight filled in
+	level   int64   // buckets: units × perUnit
+	levelAt int64   // buckets: ledger time of level
+	pools   []*pool // by period
+	touched uint64
+}
+
+func (r *resource) money() bool { return r.spec.Kind == Money }
+
+// pool is what counters draw on: a bucket, or a budget in one period.
+type pool struct {
+	res      *resource
+	period   uint32
+	counters []*counter // by incarnation
+
+	// Budgets only: settled + out + suspense + free = cap + credits.
+	endsMS, cap, credits, settled, free int64
+	alerted                             []int64
+	closed                              bool
+	creditIDs                           []string
+
+	sums
+}
+
+// sums are running sums over a pool's counters, so that a renew need not walk them. tally alone changes them.
+type sums struct {
+	out          int64 // G − S − R − F, without suspense
+	suspense     int64
+	idle         int64 // part of out that nobody holds
+	wants        int64 // wishes still open
+	claimants    int64 // counters with such a wish
+	live         int64 // counters of live members
+	shares       int64 // largest share each may have in force
+	lapsedShares int64 // part of shares at lapsed members
+}
+
+// counter is what one process and the ledger share about one pool.
+type counter struct {
+	m                   *member
+	p                   *pool
+	granted, spent      int64
+	returned, forfeited int64
+	held, demand        int64
+	suspense            int64        // buckets: 0; at a lapsed member all that is out
+	shares              []ShareState // see share.go
+	waiting             bool         // refused something since its last renew; a hint, not in the records
+	back                int64        // handed back by the renew at hand; not in the records
+	listed              uint64       // pass that saw it last
+	touched             uint64
+}
+
+// out is G − S − R − F: never negative, since G rises with every overrun.
+func (c *counter) out() int64 { return c.granted - c.spent - c.returned - c.forfeited }
+
+// idle is what the process could spend on new requests.
+func (c *counter) idle() int64 {
+	if c.suspense > 0 {
+		return 0
+	}
+	return max(0, c.out()-c.held)
+}
+
+// want is what the process lacks to cover its demand until the renew after next.
+func (c *counter) want() int64 {
+	if c.demand == 0 || !c.m.live() {
+		return 0
+	}
+	return min(max(0, demandRenews*c.demand-(c.out()-c.held)), wantMax)
+}
+
+func (p *pool) tally(c *counter, sign int64) {
+	p.out += sign * (c.out() - c.suspense)
+	p.suspense += sign * c.suspense
+	p.idle += sign * c.idle()
+	if w := c.want(); w > 0 {
+		p.wants += sign * w
+		p.claimants += sign
+	}
+	if c.m.live() {
+		p.live += sign
+	}
+	if len(c.shares) > 0 {
+		worst := worstShare(c.shares)
+		p.shares += sign * worst
+		if c.m.lapsed {
+			p.lapsedShares += sign * worst
+		}
+	}
+}
+
+// lift takes c out of its pool's sums before it or its member changes; put brings it back. In between nothing may
+// read the sums. A bucket is refilled first, because its rate and room depend on them.
+func (l *Ledger) lift(c *counter) {
+	if !c.p.res.money() {
+		l.refill(c.p.res)
+	}
+	c.p.tally(c, -1)
+}
+
+func (l *Ledger) put(c *counter) {
+	c.p.tally(c, 1)
+	l.touchCounter(c)
+	l.touchResource(c.p.res)
+}
+
+// pool returns the pool a message means; nil when it is gone.
+func (l *Ledger) pool(resource uint64, period uint32) *pool {
+	r, ok := l.resources[resource]
+	if !ok {
+		return nil
+	}
+	for _, p := range r.pools {
+		if p.period == period {
+			return p
+		}
+	}
+	return nil
+}
+
+// find returns the counter of m; nil when there is none.
+func (m *member) find(resource uint64, period uint32) *counter {
+	if i, ok := m.search(resource, period); ok {
+		return m.counters[i]
+	}
+	return nil
+}
+
+func (m *member) search(resource uint64, period uint32) (int, bool) {
+	return slices.BinarySearchFunc(m.counters, CounterKey{Resource: resource, Period: period},
+		func(c *counter, k CounterKey) int { return compareKey(c.p.res.id, c.p.period, k.Resource, k.Period) })
+}
+
+// ensure returns the counter of m on p, made if need be; nil when m may have no more of them.
+func (l *Ledger) ensure(m *member, p *pool) *counter {
+	i, ok := m.search(p.res.id, p.period)
+	if ok {
+		return m.counters[i]
+	}
+	if len(m.counters) >= countersMax {
+		return nil
+	}
+	c := &counter{m: m, p: p}
+	m.counters = slices.Insert(m.counters, i, c)
+	at, _ := p.search(m.incarnation)
+	p.counters = slices.Insert(p.counters, at, c)
+	l.put(c)
+	return c
+}
+
+func (p *pool) search(incarnation uint64) (int, bool) {
+	return slices.BinarySearchFunc(p.counters, incarnation,
+		func(c *counter, id uint64) int { return cmp.Compare(c.m.incarnation, id) })
+}
+
+// dropPool forgets every counter of p. The caller takes p from its resource.
+func (l *Ledger) dropPool(p *pool) {
+	for _, c := range p.counters {
+		if i, ok := c.m.search(p.res.id, p.period); ok {
+			c.m.counters = slices.Delete(c.m.counters, i, i+1)
+		}
+		l.touchCounter(c)
+		l.reschedule(c.m) // a dead member may have waited for this counter only
+	}
+	p.counters, p.sums = nil, sums{}
+}
+
+func (r *resource) view(now int64) Resource {
+	v := Resource{ID: r.id, Spec: r.spec}
+	v.Spec.AlertPermille = slices.Clone(r.spec.AlertPermille)
+	if r.money() {
+		for _, p := range r.pools {
+			v.Periods = append(v.Periods, p.state())
+		}
+		return v
+	}
+	p := r.pools[0]
+	v.Level = floorDiv(r.levelNow(now), perUnit)
+	v.Outstanding, v.Idle, v.Sharers, v.Shares, v.LapsedShares = p.out, p.idle, p.live, p.shares, p.lapsedShares
+	return v
+}

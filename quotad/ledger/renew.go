@@ -1,0 +1,196 @@
+package ledger
+
+// Renew applies a lease renewal and answers it. The steps stand in the order in which they count: what comes back
+// can be granted again in the same message, asks go before demand, and shares come last.
+//
+// A seq already seen changes nothing and is answered from the totals.
+func (l *Ledger) Renew(r Renew) RenewReply {
+	if malformed(&r) {
+		return RenewReply{Seq: r.Seq, Refusal: RefusedMalformed}
+	}
+	m, refused := l.sender(&r)
+	if m == nil {
+		return refused
+	}
+	if r.Seq == m.seq {
+		return l.reply(m, &r)
+	}
+	if !l.plausible(m, &r) {
+		l.fenceLiar(m)
+		return RenewReply{Seq: r.Seq, Fenced: true}
+	}
+	l.touchMember(m)
+	if m.lapsed {
+		l.revive(m)
+	}
+	m.seq = r.Seq
+	m.lapseAt, m.standbyAt = l.now+l.cfg.LapseAfterMS, l.now+l.standby()
+	l.reschedule(m)
+
+	l.applyCounters(m, r.Counters)
+	l.ackShares(m, r.ShareVersion)
+	if r.Leaving && !m.left {
+		l.leave(m)
+	}
+	m.asks = make([]AskResult, len(r.Asks))
+	for i := range r.Asks {
+		m.asks[i] = l.ask(m, &r.Asks[i])
+	}
+	if m.live() {
+		for i := range r.Counters {
+			if c := m.find(r.Counters[i].Resource, r.Counters[i].Period); c != nil {
+				l.grantDemand(c)
+			}
+		}
+		l.setShares(m)
+	}
+	return l.reply(m, &r)
+}
+
+// sender finds who sent r, or says why it is not served.
+//
+// A process the ledger does not know starts with its first renew. A later one comes from a process that was
+// forgotten after a long silence: what it says of the past cannot be checked any more, so it starts over.
+func (l *Ledger) sender(r *Renew) (*member, RenewReply) {
+	m, ok := l.members[r.Incarnation]
+	if !ok {
+		if r.Seq != 1 {
+			return nil, RenewReply{Seq: r.Seq, Fenced: true}
+		}
+		if m = l.join(r.Incarnation, r.Identity); m == nil {
+			return nil, RenewReply{Seq: r.Seq, Refusal: RefusedFull}
+		}
+		return m, RenewReply{}
+	}
+	if m.fenced || m.identity != r.Identity {
+		return nil, RenewReply{Seq: r.Seq, Fenced: true}
+	}
+	if r.Seq < m.seq {
+		return nil, RenewReply{Seq: r.Seq, Refusal: RefusedStale}
+	}
+	return m, RenewReply{}
+}
+
+// plausible says that r could come from an honest process with one memory: no total went down, and no more is
+// overrun than leases could cause. Else it was cloned, rolled back, or lies.
+func (l *Ledger) plausible(m *member, r *Renew) bool {
+	for i := range r.Counters {
+		rc := &r.Counters[i]
+		c := m.find(rc.Resource, rc.Period)
+		if c != nil {
+			if rc.Spent < c.spent || rc.Returned < c.returned {
+				return false
+			}
+			if over := rc.Spent + rc.Returned + c.forfeited - c.granted; over > 0 && over > l.debtMax(m, c.p, c) {
+				return false
+			}
+			continue
+		}
+		if over := rc.Spent + rc.Returned; over > 0 {
+			if p := l.pool(rc.Resource, rc.Period); p != nil && over > l.debtMax(m, p, nil) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// applyCounters books a message's counters. Those it does not list want nothing any more.
+func (l *Ledger) applyCounters(m *member, rcs []Counter) {
+	l.mark++
+	for i := range rcs {
+		rc := &rcs[i]
+		c := m.find(rc.Resource, rc.Period)
+		if c == nil {
+			p := l.pool(rc.Resource, rc.Period)
+			if p == nil {
+				continue // answered as gone
+			}
+			if c = l.ensure(m, p); c == nil {
+				continue
+			}
+		}
+		c.listed = l.mark
+		l.apply(c, rc)
+	}
+	for _, c := range m.counters {
+		if c.listed != l.mark && c.demand > 0 { // grantDemand does not look at it either
+			l.lift(c)
+			c.demand = 0
+			l.put(c)
+		}
+	}
+}
+
+// apply books one counter: settled use, what comes back, and the overrun, which is debt.
+func (l *Ledger) apply(c *counter, rc *Counter) {
+	l.lift(c)
+	spent, returned := rc.Spent-c.spent, rc.Returned-c.returned
+	c.spent, c.returned, c.held, c.demand = rc.Spent, rc.Returned, rc.Held, rc.Demand
+	over := max(0, -c.out())
+	c.back = max(0, returned-over)
+	c.granted += over
+	c.waiting = false
+	l.put(c)
+	p := c.p
+	if !p.res.money() {
+		p.res.giveBack(returned)
+		p.res.charge(over)
+		return
+	}
+	p.settled += spent
+	p.free += returned - over
+	if spent > 0 {
+		l.alert(p)
+	}
+}
+
+// reply answers from the totals and the stored results of m's last asks.
+func (l *Ledger) reply(m *member, r *Renew) RenewReply {
+	out := RenewReply{
+		Seq: r.Seq, Asks: append([]AskResult(nil), m.asks...), ShareVersion: m.shareVersion,
+		UsableForMS: l.cfg.UsableForMS, StandbyForMS: l.cfg.StandbyForMS,
+		Grants: make([]Grant, 0, len(r.Counters)+2*len(r.Asks)),
+	}
+	l.mark++
+	for i := range r.Counters {
+		out.Grants = l.appendGrant(out.Grants, m, r.Counters[i].Resource, r.Counters[i].Period)
+	}
+	for i := range r.Asks {
+		if i >= len(m.asks) || !m.asks[i].Granted {
+			continue
+		}
+		for _, n := range r.Asks[i].Needs {
+			out.Grants = l.appendGrant(out.Grants, m, n.Resource, n.Period)
+		}
+	}
+	for _, c := range m.counters {
+		if s := c.share(); s > 0 {
+			out.Shares = append(out.Shares, Share{c.p.res.id, s})
+		}
+	}
+	return out
+}
+
+// appendGrant adds the ledger's side of one counter, once a reply.
+func (l *Ledger) appendGrant(gs []Grant, m *member, resource uint64, period uint32) []Grant {
+	c := m.find(resource, period)
+	if c == nil {
+		return append(gs, Grant{Resource: resource, Period: period, Gone: true, Shortage: Gone})
+	}
+	if c.listed == l.mark {
+		return gs
+	}
+	c.listed = l.mark
+	g := Grant{Resource: resource, Period: period, Granted: c.granted, Forfeited: c.forfeited}
+	if c.p.res.money() {
+		g.Free = c.p.free
+	} else {
+		g.Free = floorDiv(c.p.res.levelNow(l.now), perUnit)
+	}
+	g.Shortage, g.RetryAfterMS = l.unmet(c)
+	if g.Shortage != ShortageNone {
+		c.waiting = true
+	}
+	return append(gs, g)
+}

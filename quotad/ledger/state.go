@@ -1,0 +1,142 @@
+package ledger
+
+import "slices"
+
+// The State types are the ledger's records: what the machine outside writes to disk. Together with the time and the
+// periods they are the whole state, except who waits to be woken.
+
+// ResourceState mirrors raftlog.v1.ResourceState.
+type ResourceState struct {
+	ID            uint64
+	Scope, Owner  string
+	Kind          Kind
+	Limit, Burst  int64
+	Hard          bool
+	Timezone      string
+	AlertPermille []int64
+	Weight        int64
+	Level60k      int64 // units × 60,000
+	LevelAtMS     int64
+	Periods       []BudgetPeriodState // ascending
+}
+
+// BudgetPeriodState mirrors raftlog.v1.BudgetPeriodState.
+// Settled + Outstanding + Suspense + Free = Cap + Credits.
+type BudgetPeriodState struct {
+	Period          uint32
+	EndsMS          int64
+	Cap             int64
+	Credits         int64
+	Settled         int64
+	Outstanding     int64
+	Suspense        int64
+	Free            int64
+	AlertedPermille []int64 // ascending
+	Closed          bool
+	CreditIDs       []string // sorted
+}
+
+// CounterKey names a counter.
+type CounterKey struct {
+	Incarnation uint64
+	Resource    uint64
+	Period      uint32
+}
+
+// CounterState mirrors raftlog.v1.CounterState.
+type CounterState struct {
+	Incarnation uint64
+	Resource    uint64
+	Period      uint32
+	Granted     int64
+	Spent       int64
+	Returned    int64
+	Forfeited   int64
+	Held        int64
+	Demand      int64
+	Suspense    int64
+	Shares      []ShareState // ascending versions; the last is the newest
+}
+
+// ShareState is one version of a standing share.
+type ShareState struct {
+	Version   uint64
+	PerMinute int64
+}
+
+// MemberState mirrors raftlog.v1.MemberState.
+type MemberState struct {
+	Incarnation  uint64
+	Identity     string
+	Seq          uint64
+	Asks         []AskResult
+	LapseAtMS    int64
+	StandbyAtMS  int64
+	JoinedMS     int64
+	Lapsed       bool
+	Fenced       bool
+	Left         bool
+	ShareVersion uint64
+	ShareAcked   uint64
+}
+
+// ResourceState returns the record of a resource; false when it is deleted or never was.
+func (l *Ledger) ResourceState(id uint64) (ResourceState, bool) {
+	r, ok := l.resources[id]
+	if !ok {
+		return ResourceState{}, false
+	}
+	s := ResourceState{
+		ID: r.id, Scope: r.spec.Scope, Owner: r.spec.Owner, Kind: r.spec.Kind, Limit: r.spec.Limit, Burst: r.spec.Burst,
+		Hard: r.spec.Hard, Timezone: r.spec.Timezone, AlertPermille: slices.Clone(r.spec.AlertPermille),
+		Weight: r.spec.Weight, Level60k: r.level, LevelAtMS: r.levelAt,
+	}
+	if r.money() {
+		for _, p := range r.pools {
+			s.Periods = append(s.Periods, p.state())
+		}
+	}
+	return s, true
+}
+
+// CounterState returns the record of a counter; false when it is deleted or never was.
+func (l *Ledger) CounterState(k CounterKey) (CounterState, bool) {
+	m, ok := l.members[k.Incarnation]
+	if !ok {
+		return CounterState{}, false
+	}
+	c := m.find(k.Resource, k.Period)
+	if c == nil {
+		return CounterState{}, false
+	}
+	return c.state(), true
+}
+
+// MemberState returns the record of a process; false when it is forgotten or never was.
+func (l *Ledger) MemberState(incarnation uint64) (MemberState, bool) {
+	m, ok := l.members[incarnation]
+	if !ok {
+		return MemberState{}, false
+	}
+	return MemberState{
+		Incarnation: m.incarnation, Identity: m.identity, Seq: m.seq, Asks: slices.Clone(m.asks), LapseAtMS: m.lapseAt,
+		StandbyAtMS: m.standbyAt, JoinedMS: m.joined, Lapsed: m.lapsed, Fenced: m.fenced, Left: m.left,
+		ShareVersion: m.shareVersion, ShareAcked: m.shareAcked,
+	}, true
+}
+
+func (p *pool) state() BudgetPeriodState {
+	return BudgetPeriodState{
+		Period: p.period, EndsMS: p.endsMS, Cap: p.cap, Credits: p.credits, Settled: p.settled, Outstanding: p.out,
+		Suspense: p.suspense, Free: p.free, AlertedPermille: slices.Clone(p.alerted), Closed: p.closed,
+		CreditIDs: slices.Clone(p.creditIDs),
+	}
+}
+
+func (c *counter) state() CounterState {
+	return CounterState{
+		Incarnation: c.m.incarnation, Resource: c.p.res.id, Period: c.p.period, Granted: c.granted, Spent: c.spent,
+		Returned: c.returned, Forfeited: c.forfeited, Held: c.held, Demand: c.demand, Suspense: c.suspense,
+		Shares: slices.Clone(c.shares),
+	}
+}

@@ -1,0 +1,221 @@
+// Package quotad wires the rooms of one quotad node together: the control plane that owns limits, budgets, keys,
+// routes, prices and provider credentials.
+package quotad
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	quotav1 "github.com/sluice-gateway/sluice/proto/gen/quota/v1"
+	"github.com/sluice-gateway/sluice/quotad/internal/api"
+	"github.com/sluice-gateway/sluice/quotad/internal/keyring"
+	"github.com/sluice-gateway/sluice/quotad/internal/replica"
+	"github.com/sluice-gateway/sluice/quotad/internal/session"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
+)
+
+const (
+	// messageMax bounds a message of a sidecar.
+	messageMax = 16 << 20
+	// closeWait bounds the end of admin requests on shutdown.
+	closeWait = 2 * time.Second
+)
+
+// Quotad is one node.
+type Quotad struct {
+	cfg      Config
+	log      *zap.Logger
+	node     *replica.Node
+	sessions *session.Server
+	grpc     *grpc.Server
+	admin    *http.Server
+
+	sidecars, adminPlane net.Listener
+}
+
+// New opens the data directory, the listeners and the Raft node. The configuration must be valid.
+func New(cfg Config, build string, log *zap.Logger) (*Quotad, error) {
+	q := &Quotad{cfg: cfg, log: log}
+	if err := q.open(build); err != nil {
+		return nil, errors.Join(err, q.Close())
+	}
+	return q, nil
+}
+
+func (q *Quotad) open(build string) error {
+	if err := os.MkdirAll(q.cfg.DataDir, 0o700); err != nil {
+		return fmt.Errorf("data_dir: %w", err)
+	}
+	var mutual *tls.Config
+	var err error
+	if !q.cfg.Dev {
+		if mutual, err = q.cfg.TLS.mutual(); err != nil {
+			return err
+		}
+	}
+	// The node takes the directory's lock: a second process must fail before it makes or reads anything else.
+	q.node, err = replica.Open(replica.Config{
+		ID: q.cfg.ID, DataDir: q.cfg.DataDir, RaftListen: q.cfg.RaftListen, Peers: q.peers(), Bootstrap: true, TLS: mutual,
+	}, q.log.Named("replica"))
+	if err != nil {
+		return err
+	}
+	ring, err := openRing(q.cfg.KeyFile, q.cfg.Dev)
+	if err != nil {
+		return fmt.Errorf("key_file: %w", err)
+	}
+	q.sessions = session.New(q.node, ring, q.cfg.ID, !q.cfg.Dev, q.log.Named("session"))
+	options := []grpc.ServerOption{
+		grpc.MaxRecvMsgSize(messageMax),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
+	}
+	if mutual != nil {
+		options = append(options, grpc.Creds(credentials.NewTLS(mutual)))
+	}
+	q.grpc = grpc.NewServer(options...)
+	quotav1.RegisterQuotaServiceServer(q.grpc, q.sessions)
+
+	handler, err := api.New(q.node, ring, q.sessions, build, q.log.Named("api")).Handler()
+	if err != nil {
+		return fmt.Errorf("admin API: %w", err)
+	}
+	q.admin = &http.Server{Handler: q.routes(handler), ReadHeaderTimeout: 5 * time.Second, TLSConfig: mutual}
+	q.admin.Protocols = new(http.Protocols)
+	q.admin.Protocols.SetHTTP1(true)
+	q.admin.Protocols.SetHTTP2(true)
+	q.admin.Protocols.SetUnencryptedHTTP2(true)
+
+	if q.sidecars, err = net.Listen("tcp", q.cfg.Listen); err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	if q.adminPlane, err = net.Listen("tcp", q.cfg.AdminListen); err != nil {
+		return fmt.Errorf("admin_listen: %w", err)
+	}
+	if mutual != nil {
+		mutual = mutual.Clone()
+		mutual.NextProtos = []string{"h2", "http/1.1"}
+		q.adminPlane = tls.NewListener(q.adminPlane, mutual)
+	}
+	return nil
+}
+
+// peers lists this node alone when none are configured, with the addresses it listens on.
+func (q *Quotad) peers() []Peer {
+	if len(q.cfg.Peers) > 0 {
+		return q.cfg.Peers
+	}
+	return []Peer{{
+		ID: q.cfg.ID, RaftAddress: q.cfg.RaftListen, ClientAddress: q.cfg.Listen, AdminAddress: q.cfg.AdminListen,
+	}}
+}
+
+// openRing opens the key file. Only development makes one: a production node with a fresh key could open nothing that
+// the others sealed.
+func openRing(file string, dev bool) (*keyring.Keyring, error) {
+	ring, err := keyring.Open(file)
+	if dev && errors.Is(err, fs.ErrNotExist) {
+		return keyring.Create(file)
+	}
+	return ring, err
+}
+
+// Addr is where the sidecar plane is.
+func (q *Quotad) Addr() string { return q.sidecars.Addr().String() }
+
+// AdminAddr is where the admin plane is.
+func (q *Quotad) AdminAddr() string { return q.adminPlane.Addr().String() }
+
+// Run serves until ctx ends or a part fails. It hands leadership over before it returns.
+func (q *Quotad) Run(ctx context.Context) error {
+	parts, ctx := errgroup.WithContext(ctx)
+	// The node outlives the planes, so that what they are doing ends well.
+	life, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	parts.Go(func() error { return q.node.Run(life) })
+	parts.Go(func() error { return q.sessions.Run(ctx) })
+	parts.Go(func() error { return q.grpc.Serve(q.sidecars) })
+	parts.Go(func() error {
+		if err := q.admin.Serve(q.adminPlane); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	})
+	parts.Go(func() error {
+		<-ctx.Done()
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeWait)
+		defer cancel()
+		err := q.admin.Shutdown(closing)
+		q.grpc.Stop() // sidecars go to the next leader and send again what was under way
+		stop()
+		if errors.Is(err, context.DeadlineExceeded) {
+			return q.admin.Close()
+		}
+		return err
+	})
+	return parts.Wait()
+}
+
+// Close hands leadership over, writes the state and gives the directory back. It is safe after a New that failed.
+func (q *Quotad) Close() error {
+	for _, l := range []net.Listener{q.sidecars, q.adminPlane} {
+		if l != nil {
+			_ = l.Close() // mostly closed by its server already
+		}
+	}
+	if q.node == nil {
+		return nil
+	}
+	return q.node.Close()
+}
+
+// routes adds health and metrics to the admin API.
+func (q *Quotad) routes(api http.Handler) http.Handler {
+	reg := prometheus.NewRegistry()
+	gauge := func(name, help string, f func(replica.Status) float64) {
+		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help},
+			func() float64 { return f(q.node.Status()) }))
+	}
+	one := func(b bool) float64 {
+		if b {
+			return 1
+		}
+		return 0
+	}
+	gauge("sluice_raft_leader", "1 while this node leads and serves.", func(s replica.Status) float64 { return one(s.Serving) })
+	gauge("sluice_raft_term", "Raft term.", func(s replica.Status) float64 { return float64(s.Term) })
+	gauge("sluice_raft_applied_index", "Newest entry in the state.", func(s replica.Status) float64 { return float64(s.Applied) })
+	gauge("sluice_raft_log_stalled", "1 while a write to the log is stuck.", func(s replica.Status) float64 { return one(s.Stalled) })
+	gauge("sluice_config_version", "Version of the configuration.", func(s replica.Status) float64 { return float64(s.ConfigVersion) })
+	gauge("sluice_conservation_violations_total", "Entries after which the books did not balance. 0, or a fault in quotad.",
+		func(s replica.Status) float64 { return float64(s.Violations) })
+	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "sluice_sidecars_connected", Help: "Sidecars with a session here.",
+	}, func() float64 { return float64(len(q.sessions.Sidecars())) }))
+
+	mux := http.NewServeMux()
+	mux.Handle("/", api)
+	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if id, _, _, _ := q.node.Leader(); id == "" {
+			http.Error(w, "no leader", http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = w.Write([]byte("ready\n"))
+	})
+	return mux
+}

@@ -1,0 +1,29 @@
+package quotad
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+)
+
+// mutual makes a configuration for both directions: every peer shows a certificate of the same authority.
+func (f TLSFiles) mutual() (*tls.Config, error) {
+	cert, err := tls.LoadX509KeyPair(f.Cert, f.Key)
+	if err != nil {
+		return nil, fmt.Errorf("tls.cert, tls.key: %w", err)
+	}
+	pem, err := os.ReadFile(f.CA)
+	if err != nil {
+		return nil, fmt.Errorf("tls.ca: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, errors.New("tls.ca: no certificate in the file")
+	}
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13, RootCAs: pool, ClientCAs: pool,
+		ClientAuth: tls.RequireAndVerifyClientCert, Certificates: []tls.Certificate{cert},
+	}, nil
+}

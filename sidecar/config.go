@@ -1,0 +1,157 @@
+package sidecar
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"go.uber.org/zap/zapcore"
+)
+
+// Config is how one sidecar runs. Load fills it from a file, the environment and flags.
+type Config struct {
+	Listen         string        // data listener; default 127.0.0.1:4000
+	UnixSocket     string        // path of a further data listener; none by default
+	OpsListen      string        // health, metrics and status; default 127.0.0.1:4001
+	Quotad         []string      // host:port of quotad's sidecar planes; required
+	DataDir        string        // journal, events and the last good snapshot; required
+	Identity       string        // the sidecar's name; default the host name
+	DefaultKeyFile string        // holds the key of callers that send none
+	LogLevel       zapcore.Level // default info
+	DrainTimeout   time.Duration // how long running streams may take on SIGTERM; default 10 min
+	TLS            TLSFiles      // to quotad; required unless Dev
+	Dev            bool          // no TLS, loopback only
+}
+
+// TLSFiles are the PEM files of mutual TLS.
+type TLSFiles struct{ CA, Cert, Key string }
+
+// WithDefaults fills in what is not set.
+func (c Config) WithDefaults() Config {
+	or := func(s *string, v string) {
+		if *s == "" {
+			*s = v
+		}
+	}
+	or(&c.Listen, "127.0.0.1:4000")
+	or(&c.OpsListen, "127.0.0.1:4001")
+	if c.Identity == "" {
+		c.Identity, _ = os.Hostname()
+		or(&c.Identity, "sidecar")
+	}
+	if c.DrainTimeout == 0 {
+		c.DrainTimeout = 10 * time.Minute
+	}
+	return c
+}
+
+// Validate reports every fault, by the name of its key.
+func (c Config) Validate() error {
+	var faults []error
+	fault := func(key, format string, args ...any) {
+		faults = append(faults, fmt.Errorf("%s: %s", key, fmt.Sprintf(format, args...)))
+	}
+	for key, addr := range map[string]string{"listen": c.Listen, "ops_listen": c.OpsListen} {
+		if err := address(addr); err != nil {
+			fault(key, "%v", err)
+		} else if c.Dev && !loopback(addr) {
+			fault(key, "%s is not on loopback, which --dev demands", addr)
+		}
+	}
+	if len(c.Quotad) == 0 {
+		fault("quotad", "required: host:port of at least one node's sidecar plane")
+	}
+	for _, a := range c.Quotad {
+		if err := address(a); err != nil {
+			fault("quotad", "%v", err)
+		} else if c.Dev && !loopback(a) {
+			fault("quotad", "%s is not on loopback, which --dev demands", a)
+		}
+	}
+	if c.DataDir == "" {
+		fault("data_dir", "required: the journal and the last good configuration live there")
+	} else if !filepath.IsAbs(c.DataDir) && !c.Dev {
+		fault("data_dir", "must be an absolute path")
+	}
+	if c.DrainTimeout < 0 {
+		fault("drain_timeout", "must not be negative")
+	}
+	if !c.Dev && (c.TLS.CA == "" || c.TLS.Cert == "" || c.TLS.Key == "") {
+		fault("tls", "tls.ca, tls.cert and tls.key are required outside --dev")
+	}
+	return errors.Join(faults...)
+}
+
+func address(a string) error {
+	_, port, err := net.SplitHostPort(a)
+	if err != nil || port == "" {
+		return fmt.Errorf("%q is not host:port", a)
+	}
+	return nil
+}
+
+func loopback(a string) bool {
+	host, _, _ := net.SplitHostPort(a)
+	ip := net.ParseIP(host)
+	return host == "localhost" || (ip != nil && ip.IsLoopback())
+}
+
+// Setting is one key: what sets it in a file, in the environment (Env) and as a flag (Flag).
+type Setting struct {
+	Key   string // in the file; nested keys are joined by dots
+	Usage string
+	Set   func(c *Config, value string) error
+}
+
+// Env is the environment variable of a setting.
+func (s Setting) Env() string {
+	return "SLUICE_" + strings.ToUpper(strings.ReplaceAll(s.Key, ".", "_"))
+}
+
+// Flag is the command-line flag of a setting.
+func (s Setting) Flag() string { return strings.NewReplacer(".", "-", "_", "-").Replace(s.Key) }
+
+// Settings lists every key.
+func Settings() []Setting {
+	text := func(field func(*Config) *string) func(*Config, string) error {
+		return func(c *Config, v string) error { *field(c) = v; return nil }
+	}
+	return []Setting{
+		{"listen", "data listener, host:port", text(func(c *Config) *string { return &c.Listen })},
+		{"unix_socket", "path of a further data listener", text(func(c *Config) *string { return &c.UnixSocket })},
+		{"ops_listen", "health, metrics and status, host:port", text(func(c *Config) *string { return &c.OpsListen })},
+		{"quotad", "sidecar planes of quotad, host:port, comma between them", func(c *Config, v string) error {
+			c.Quotad = nil
+			for a := range strings.SplitSeq(v, ",") {
+				if a = strings.TrimSpace(a); a != "" {
+					c.Quotad = append(c.Quotad, a)
+				}
+			}
+			return nil
+		}},
+		{"data_dir", "directory of the journal, events and last good configuration",
+			text(func(c *Config) *string { return &c.DataDir })},
+		{"identity", "name of this sidecar", text(func(c *Config) *string { return &c.Identity })},
+		{"default_key_file", "file with the key of callers that send none",
+			text(func(c *Config) *string { return &c.DefaultKeyFile })},
+		{"log_level", "debug, info, warn or error", func(c *Config, v string) error {
+			return c.LogLevel.UnmarshalText([]byte(v))
+		}},
+		{"drain_timeout", "how long running streams may take on SIGTERM, for example 10m", func(c *Config, v string) error {
+			d, err := time.ParseDuration(v)
+			if err != nil {
+				return fmt.Errorf("%q is not a duration such as 10m", v)
+			}
+			c.DrainTimeout = d
+			return nil
+		}},
+		{"tls.ca", "PEM file of the authority that signs quotad's certificates",
+			text(func(c *Config) *string { return &c.TLS.CA })},
+		{"tls.cert", "PEM file of this sidecar's certificate", text(func(c *Config) *string { return &c.TLS.Cert })},
+		{"tls.key", "PEM file of its private key", text(func(c *Config) *string { return &c.TLS.Key })},
+	}
+}

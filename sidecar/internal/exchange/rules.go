@@ -1,0 +1,88 @@
+package exchange
+
+import "time"
+
+// Kind is what a resource counts; the numbers are those of quota.v1.Kind.
+type Kind uint8
+
+// The kinds.
+const (
+	Requests Kind = iota + 1
+	InputTokens
+	OutputTokens
+	TotalTokens
+	Money // nano-dollars a month
+)
+
+// Resource is one limited thing in one scope.
+type Resource struct {
+	ID           uint64
+	Scope        string // key, team, business_unit, org
+	Owner        string
+	Kind         Kind
+	Limit        int64 // a minute, or the cap of the period in nano-dollars
+	Burst        int64
+	PeriodEndsAt time.Time // money: when the month turns; zero while no period is open
+	Hard         bool      // money: refuse when spent
+}
+
+// Name is the resource as a refusal names it, for example key_tokens_per_minute.
+func (r *Resource) Name() string {
+	switch r.Kind {
+	case Requests:
+		return r.Scope + "_requests_per_minute"
+	case InputTokens:
+		return r.Scope + "_input_tokens_per_minute"
+	case OutputTokens:
+		return r.Scope + "_output_tokens_per_minute"
+	case TotalTokens:
+		return r.Scope + "_tokens_per_minute"
+	case Money:
+		return r.Scope + "_budget"
+	}
+	return r.Scope
+}
+
+// Outage is what a key does while quotad is away; the numbers are those of quota.v1.Outage.
+type Outage uint8
+
+// The modes.
+const (
+	OutageShare Outage = iota + 1
+	OutageOpen
+	OutageClosed
+)
+
+// Principal is who a key speaks for, and what it may do.
+type Principal struct {
+	Key              string // id
+	Team             string
+	App              string
+	Aliases          map[string]bool // nil: all
+	Draws            []*Resource     // a request takes from all of them at once
+	ExpiresAt        time.Time       // zero: never
+	Revoked          bool
+	Outage           Outage
+	MaxDataClass     string
+	DefaultDataClass string
+	Account          string
+	RequestCap       NanoUSD // 0: none
+}
+
+// Alias is a model name for callers.
+type Alias struct {
+	Name             string
+	Targets          []Target // by priority, then as configured
+	Timeouts         Timeouts
+	MaxAttempts      int
+	DefaultMaxOutput int64
+	ReserveCap       bool // reserve the whole output cap, never the learned size
+	Needs            []string
+}
+
+// Target is one deployment of an alias.
+type Target struct {
+	Deployment *Deployment
+	Priority   int
+	Weight     int
+}

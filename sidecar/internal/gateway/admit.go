@@ -1,0 +1,171 @@
+package gateway
+
+import (
+	"time"
+
+	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
+	"github.com/sluice-gateway/sluice/sidecar/lease"
+	"go.uber.org/zap"
+)
+
+// reservation is what a request was admitted with.
+type reservation struct {
+	input, output int64 // tokens
+	cost          exchange.NanoUSD
+}
+
+// exposureShare: a request may be admitted below its output cap only while what could come on top is at most this
+// part of what is free in every hard budget it draws on. So many requests would have to overrun together, within one
+// renew, before a hard budget could be passed.
+const exposureShare = 400
+
+// admit is step 4.
+func (g *Gateway) admit(f *flow) *refusal {
+	price, no := g.dearest(f)
+	if no != nil {
+		return no
+	}
+	f.reserved = g.size(f, price)
+	if limit := f.who.RequestCap; limit > 0 && f.reserved.cost > limit {
+		return requestCap(f.reserved.cost, limit)
+	}
+	var buf [lease.MaxNeeds]lease.Need
+	needs := appendNeeds(buf[:0], f.who.Draws, f.reserved.input, f.reserved.output, f.reserved.cost)
+	hold, v := g.Lease.Acquire(f.cancel.Done(), lease.Outage(f.who.Outage), needs, f.note())
+	if !v.OK {
+		if v.Reason == lease.CallerGone {
+			return callerGone()
+		}
+		return shortOf(v, f.rules.Resource(v.Resource))
+	}
+	f.hold = hold
+	return nil
+}
+
+// dearest is the highest price any candidate may charge. A candidate without a price drops out unless it is
+// configured to be served unpriced.
+func (g *Gateway) dearest(f *flow) (exchange.Price, *refusal) {
+	var dear exchange.Price
+	kept := f.targets[:0:0]
+	for _, t := range f.targets {
+		p, _, ok := f.rules.Price(f.began, t.Deployment)
+		if !ok && !t.Deployment.Unpriced {
+			g.Metrics.Unpriced.Inc()
+			g.Log.Error("deployment without a price is not used", zap.String("deployment", t.Deployment.ID))
+			continue
+		}
+		dear = dear.Max(p)
+		kept = append(kept, t)
+	}
+	if len(kept) == 0 {
+		return dear, noCandidate(f.alias.Name, "none of its deployments has a price in force")
+	}
+	f.targets = kept
+	return dear, nil
+}
+
+// size estimates what to reserve.
+func (g *Gateway) size(f *flow, price exchange.Price) reservation {
+	r := reservation{}
+	for _, t := range f.targets {
+		r.input = max(r.input, g.Estimate.InputTokens(t.Deployment.ID, f.input))
+	}
+	// Writing to a cache may cost more than plain input: what is reserved must cover the dearest way to read a prompt.
+	price.Input = max(price.Input, price.CacheWrite5m, price.CacheWrite1h)
+	cost := func(output int64) exchange.NanoUSD {
+		return price.Cost(exchange.Tokens{Input: r.input, Output: output})
+	}
+	if f.req.Operation == exchange.Embeddings {
+		r.cost = cost(0)
+		return r
+	}
+	most := f.outputCap() * f.req.Choices
+	r.output, r.cost = most, cost(most)
+	if f.alias.ReserveCap {
+		return r
+	}
+	likely := g.Estimate.OutputTokens(f.series(), most)
+	likelyCost := cost(likely)
+	if g.exposed(f, r.cost-likelyCost) {
+		return r
+	}
+	r.output, r.cost = likely, likelyCost
+	return r
+}
+
+// exposed reports whether an overrun of this size would weigh in a hard budget.
+func (g *Gateway) exposed(f *flow, overrun exchange.NanoUSD) bool {
+	for _, d := range f.who.Draws {
+		if d.Kind != exchange.Money || !d.Hard {
+			continue
+		}
+		left, _, _, ok := g.Lease.Remaining(d.ID)
+		if !ok || int64(overrun) > left/exposureShare {
+			return true
+		}
+	}
+	return false
+}
+
+// outputCap is the most output tokens of one choice: the caller's cap, or the alias's default, which the provider is
+// then told.
+func (f *flow) outputCap() int64 {
+	if f.req.MaxOutput > 0 {
+		return f.req.MaxOutput
+	}
+	return f.req.DefaultOutput
+}
+
+func (f *flow) series() string { return f.who.Key + "\x00" + f.alias.Name }
+
+// appendNeeds turns amounts into what each resource of a principal gives for them.
+func appendNeeds(dst []lease.Need, draws []*exchange.Resource, input, output int64, cost exchange.NanoUSD) []lease.Need {
+	for _, d := range draws {
+		n := lease.Need{Resource: d.ID}
+		switch d.Kind {
+		case exchange.Requests:
+			n.Amount = 1
+		case exchange.InputTokens:
+			n.Amount = input
+		case exchange.OutputTokens:
+			n.Amount = output
+		case exchange.TotalTokens:
+			n.Amount = input + output
+		case exchange.Money:
+			n.Amount = int64(cost)
+		}
+		dst = append(dst, n)
+	}
+	return dst
+}
+
+// release gives an open reservation back whole: nothing billable happened.
+func (g *Gateway) release(f *flow) {
+	if f.hold.Valid() && !f.settled {
+		f.settled = true
+		g.Lease.Settle(f.hold, nil)
+	}
+}
+
+// settle replaces the reservation by what was used.
+func (g *Gateway) settle(f *flow, u exchange.Usage, cost exchange.NanoUSD) {
+	if !f.hold.Valid() || f.settled {
+		return
+	}
+	f.settled = true
+	var buf [lease.MaxNeeds]lease.Need
+	g.Lease.Settle(f.hold, appendNeeds(buf[:0], f.who.Draws, u.Prompt(), u.Output, cost))
+	if u.Source != exchange.FromProvider {
+		return
+	}
+	g.Estimate.LearnInput(f.target.ID, f.input, u.Prompt())
+	if f.req.Operation == exchange.Chat {
+		g.Estimate.LearnOutput(f.series(), u.Output)
+	}
+}
+
+// price of what an attempt used, at now.
+func (f *flow) price(at time.Time, d *exchange.Deployment, t exchange.Tokens) (exchange.NanoUSD, string) {
+	p, version, _ := f.rules.Price(at, d)
+	return p.Cost(t), version
+}

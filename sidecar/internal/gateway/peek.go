@@ -1,0 +1,203 @@
+package gateway
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
+	"github.com/tidwall/gjson"
+)
+
+const (
+	// imageTokens is what an image is taken for: about a 1,200 x 900 picture by Anthropic's width x height / 750, and
+	// above OpenAI's 85 + 8 tiles x 170.
+	imageTokens = 1_500
+	// choicesMax is OpenAI's bound on n.
+	choicesMax = 128
+	// outputMax bounds a cap on output tokens: above any model's window, below any overflow.
+	outputMax = 10_000_000
+)
+
+// badField is a fault of the caller's body, with the member at fault.
+type badField struct{ param, message string }
+
+// peek reads from the body what the sidecar must know. It accepts members it does not know: the provider judges
+// them. The body is valid JSON when peek returns nil.
+func peek(r *exchange.Request) *badField {
+	if !gjson.ValidBytes(r.Body) {
+		return &badField{"", "the body is not valid JSON"}
+	}
+	body := gjson.ParseBytes(r.Body)
+	if !body.IsObject() {
+		return &badField{"", "the body must be a JSON object"}
+	}
+	r.Choices = 1
+	var bad *badField
+	seen := map[string]bool{}
+	body.ForEach(func(k, v gjson.Result) bool {
+		if seen[k.Str] {
+			// Two readers could disagree on which one counts, and the limits would be checked for the wrong one.
+			bad = &badField{k.Str, "the member appears twice"}
+			return false
+		}
+		seen[k.Str] = true
+		bad = peekMember(r, k.Str, v)
+		return bad == nil
+	})
+	if bad != nil {
+		return bad
+	}
+	if r.Model == "" {
+		return &badField{"model", "model is required: the name of an alias"}
+	}
+	switch {
+	case r.Operation == exchange.Chat && !seen["messages"]:
+		return &badField{"messages", "messages is required"}
+	case r.Operation == exchange.Embeddings && !seen["input"]:
+		return &badField{"input", "input is required"}
+	}
+	return nil
+}
+
+func peekMember(r *exchange.Request, name string, v gjson.Result) *badField {
+	switch name {
+	case "model":
+		if v.Type != gjson.String {
+			return &badField{name, "model must be a string"}
+		}
+		r.Model = v.Str
+	case "user":
+		if v.Type == gjson.String && r.UserSHA256 == "" {
+			r.UserSHA256 = hashUser(v.Str)
+		}
+	case "metadata":
+		if f := v.Get("feature"); f.Type == gjson.String && r.Feature == "" {
+			r.Feature = f.Str
+		}
+		if u := v.Get("user"); u.Type == gjson.String && r.UserSHA256 == "" {
+			r.UserSHA256 = hashUser(u.Str)
+		}
+	}
+	if r.Operation == exchange.Embeddings {
+		return peekEmbedding(r, name, v)
+	}
+	return peekChat(r, name, v)
+}
+
+func peekChat(r *exchange.Request, name string, v gjson.Result) *badField {
+	switch name {
+	case "messages":
+		return peekMessages(r, v)
+	case "stream":
+		if v.Type != gjson.True && v.Type != gjson.False && v.Type != gjson.Null {
+			return &badField{name, "stream must be true or false"}
+		}
+		r.Stream = v.Bool()
+	case "stream_options":
+		r.IncludeUsage = v.Get("include_usage").Bool()
+	case "max_tokens", "max_completion_tokens":
+		n, bad := count(name, v, 1, outputMax)
+		if bad != nil {
+			return bad
+		}
+		if n > 0 && (r.MaxOutput == 0 || n < r.MaxOutput) {
+			r.MaxOutput = n
+		}
+	case "n":
+		n, bad := count(name, v, 1, choicesMax)
+		if bad != nil {
+			return bad
+		}
+		r.Choices = max(n, 1)
+	case "tools":
+		r.Tools = v.IsArray() && len(v.Raw) > 2
+		r.InputBytes += int64(len(v.Raw))
+	case "functions":
+		r.Tools = true
+		r.InputBytes += int64(len(v.Raw))
+	case "response_format":
+		r.JSONSchema = v.Get("type").Str == "json_schema"
+		r.InputBytes += int64(len(v.Raw))
+	}
+	return nil
+}
+
+// count reads a whole number between least and most; null and 0 results mean absent.
+func count(name string, v gjson.Result, least, most int64) (int64, *badField) {
+	if v.Type == gjson.Null {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(v.Raw, 10, 64)
+	if v.Type != gjson.Number || err != nil || n < least || n > most {
+		return 0, &badField{name, fmt.Sprintf("%s must be a whole number from %d to %d", name, least, most)}
+	}
+	return n, nil
+}
+
+func peekMessages(r *exchange.Request, v gjson.Result) *badField {
+	if !v.IsArray() {
+		return &badField{"messages", "messages must be an array"}
+	}
+	var bad *badField
+	i := 0
+	v.ForEach(func(_, m gjson.Result) bool {
+		if !m.IsObject() {
+			bad = &badField{fmt.Sprintf("messages[%d]", i), "a message must be an object"}
+			return false
+		}
+		peekMessage(r, m)
+		i++
+		return true
+	})
+	if bad == nil && i == 0 {
+		bad = &badField{"messages", "messages must not be empty"}
+	}
+	r.Messages = int64(i)
+	return bad
+}
+
+// peekMessage measures a message. Whatever is not known to be priced otherwise is counted as text by its raw size.
+func peekMessage(r *exchange.Request, m gjson.Result) {
+	m.ForEach(func(k, v gjson.Result) bool {
+		if k.Str != "content" || !v.IsArray() {
+			r.InputBytes += int64(len(v.Raw))
+			return true
+		}
+		v.ForEach(func(_, part gjson.Result) bool {
+			switch part.Get("type").Str {
+			case "image_url":
+				r.Vision = true
+				r.InputExtra += imageTokens
+			default:
+				r.InputBytes += int64(len(part.Raw))
+			}
+			return true
+		})
+		return true
+	})
+}
+
+func peekEmbedding(r *exchange.Request, name string, v gjson.Result) *badField {
+	if name != "input" {
+		return nil
+	}
+	switch {
+	case v.Type == gjson.String:
+		r.InputBytes, r.Messages = int64(len(v.Raw)), 1
+	case v.IsArray():
+		v.ForEach(func(_, e gjson.Result) bool {
+			switch {
+			case e.Type == gjson.String:
+				r.InputBytes += int64(len(e.Raw))
+			case e.IsArray():
+				e.ForEach(func(_, _ gjson.Result) bool { r.InputExtra++; return true })
+			default:
+				r.InputExtra++
+			}
+			return true
+		})
+	default:
+		return &badField{name, "input must be a string or an array"}
+	}
+	return nil
+}

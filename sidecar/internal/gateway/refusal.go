@@ -1,0 +1,255 @@
+package gateway
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/sluice-gateway/sluice/sidecar/internal/auth"
+	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
+	"github.com/sluice-gateway/sluice/sidecar/lease"
+	"github.com/valyala/fasthttp"
+)
+
+// retryMax bounds the wait a caller is told: longer ones are ignored or given up on by SDKs.
+const retryMax = 60 * time.Second
+
+// refusal is an answer that is not the model's. It is the one place where a reason becomes HTTP.
+type refusal struct {
+	status  int
+	kind    string // error.type, OpenAI's words
+	code    string
+	param   string
+	message string
+	retry   bool          // x-should-retry
+	after   time.Duration // retry-after; 0 sends none
+
+	scope    string // what ran out
+	left     int64
+	needed   int64
+	limit    int64
+	unit     string // requests, tokens or usd
+	resetsAt time.Time
+	attempts []attempt
+	numbers  bool
+}
+
+const (
+	typeInvalid  = "invalid_request_error"
+	typeAuth     = "authentication_error"
+	typeDenied   = "permission_error"
+	typeLimit    = "rate_limit_error"
+	typeQuota    = "insufficient_quota"
+	typeServer   = "server_error"
+	typeNotFound = "not_found_error"
+)
+
+func badRequest(param, message string) *refusal {
+	return &refusal{status: 400, kind: typeInvalid, code: "invalid_value", param: param, message: message}
+}
+
+func badJSON(message string) *refusal {
+	return &refusal{status: 400, kind: typeInvalid, code: "invalid_json", message: message}
+}
+
+func tooLarge(limit int) *refusal {
+	return &refusal{
+		status: 413, kind: typeInvalid, code: "request_too_large",
+		message: fmt.Sprintf("the body is larger than %d bytes", limit),
+	}
+}
+
+func notFound(path string) *refusal {
+	return &refusal{
+		status: 404, kind: typeInvalid, code: "unknown_route", message: "no route " + strconv.Quote(path),
+	}
+}
+
+func methodNotAllowed(method string) *refusal {
+	return &refusal{
+		status: 405, kind: typeInvalid, code: "method_not_allowed",
+		message: "method " + strconv.Quote(method) + " is not allowed here",
+	}
+}
+
+func unknownAlias(name string) *refusal {
+	return &refusal{
+		status: 404, kind: typeInvalid, code: "model_not_found", param: "model",
+		message: fmt.Sprintf("no model %q: GET /v1/models lists the ones this key may use", name),
+	}
+}
+
+func aliasDenied(name, key string) *refusal {
+	return &refusal{
+		status: 403, kind: typeDenied, code: "alias_not_allowed", param: "model",
+		message: fmt.Sprintf("key %q may not use model %q", key, name),
+	}
+}
+
+func dataClassDenied(class, ceiling string) *refusal {
+	return &refusal{
+		status: 403, kind: typeDenied, code: "data_class_not_allowed",
+		message: fmt.Sprintf("data class %q is above the key's ceiling %q", class, ceiling),
+	}
+}
+
+// unauthorized refuses a key. While quotad is away an unknown key may be a new one: that is 503, never 401.
+func unauthorized(r auth.Result, connected bool) *refusal {
+	if r == auth.Unknown && !connected {
+		return unavailable("the key is not known here, and quotad cannot be asked")
+	}
+	message := map[auth.Result]string{
+		auth.Missing: "no API key: send Authorization: Bearer KEY or x-api-key: KEY",
+		auth.Unknown: "the API key is not known",
+		auth.Expired: "the API key has expired",
+		auth.Revoked: "the API key has been revoked",
+	}[r]
+	return &refusal{status: 401, kind: typeAuth, code: "invalid_api_key", message: message}
+}
+
+func unavailable(message string) *refusal {
+	return &refusal{
+		status: 503, kind: typeServer, code: "quota_unavailable", message: message, retry: true, after: time.Second,
+	}
+}
+
+func internalFault() *refusal {
+	return &refusal{status: 500, kind: typeServer, code: "internal_error", message: "internal error"}
+}
+
+func requestCap(needed, limit exchange.NanoUSD) *refusal {
+	return &refusal{
+		status: 400, kind: typeInvalid, code: "request_exceeds_limit", scope: "request_cap",
+		message: fmt.Sprintf("the request may cost %s USD; the key's cap for one request is %s USD: lower max_tokens",
+			usd(needed), usd(limit)),
+		needed: int64(needed), limit: int64(limit), unit: "usd", numbers: true,
+	}
+}
+
+// shortOf turns the lease machine's verdict into the answer of dataplane's contract.
+func shortOf(v lease.Verdict, res *exchange.Resource) *refusal {
+	if res == nil {
+		res = &exchange.Resource{Scope: "limit"}
+	}
+	r := &refusal{
+		status: 429, kind: typeLimit, scope: res.Name(), left: v.Left, needed: v.Needed, limit: res.Limit,
+		unit: unitOf(res.Kind), numbers: true, retry: true, after: max(v.RetryAfter, time.Millisecond),
+	}
+	numbers := fmt.Sprintf("%s left, %s needed, limit %s", r.number(r.left), r.number(r.needed), r.number(r.limit))
+	switch v.Reason {
+	case lease.Throttled:
+		r.code = res.Name()
+		r.message = fmt.Sprintf("%s of %q is used up: %s", res.Name(), res.Owner, numbers)
+	case lease.Reserved:
+		r.code = "budget_reserved"
+		r.message = fmt.Sprintf("the rest of %s of %q is reserved by running requests: %s", res.Name(), res.Owner, numbers)
+	case lease.Exhausted:
+		r.kind, r.code, r.retry, r.after = typeQuota, "budget_exhausted", false, 0
+		r.resetsAt = res.PeriodEndsAt
+		r.message = fmt.Sprintf("%s of %q is spent: %s", res.Name(), res.Owner, numbers)
+	case lease.TooLarge:
+		r.status, r.kind, r.code, r.retry, r.after = 400, typeInvalid, "request_exceeds_limit", false, 0
+		r.message = fmt.Sprintf("the request needs more than all of %s of %q: %s", res.Name(), res.Owner, numbers)
+	default:
+		u := unavailable("quotad is away and the key's standing share is used up")
+		u.after = max(v.RetryAfter, time.Second)
+		return u
+	}
+	return r
+}
+
+func unitOf(k exchange.Kind) string {
+	switch k {
+	case exchange.Requests:
+		return "requests"
+	case exchange.Money:
+		return "usd"
+	}
+	return "tokens"
+}
+
+// upstreamFailed turns the last failure of a request's attempts into the caller's answer. The provider's own limits
+// are named as theirs, and faults of our credentials are not shown.
+func upstreamFailed(f *exchange.Failure, tried []attempt) *refusal {
+	r := &refusal{
+		status: 502, kind: typeServer, code: "upstream_error", message: f.Message, attempts: tried,
+		after: min(f.RetryAfter, retryMax), retry: !f.Final,
+	}
+	switch f.Kind {
+	case exchange.FailRequest, exchange.FailContext, exchange.FailPolicy, exchange.FailUnsupported:
+		r.status, r.kind, r.code, r.param, r.retry = 400, typeInvalid, f.Code, f.Param, false
+		if f.Status == fasthttp.StatusRequestEntityTooLarge {
+			r.status = f.Status
+		}
+		if r.code == "" {
+			r.code = map[exchange.FailureKind]string{
+				exchange.FailRequest: "invalid_value", exchange.FailContext: "context_length_exceeded",
+				exchange.FailPolicy: "content_policy_violation", exchange.FailUnsupported: "unsupported_parameter",
+			}[f.Kind]
+		}
+	case exchange.FailRateLimited:
+		r.status, r.kind, r.code = 429, typeLimit, "upstream_rate_limited"
+		r.message = "the provider's own rate limit is used up"
+		r.after = max(r.after, time.Second)
+	case exchange.FailOverloaded:
+		r.status, r.code = 503, "upstream_overloaded"
+		r.after = max(r.after, time.Second)
+	case exchange.FailTimeout:
+		r.status, r.code = 504, "upstream_timeout"
+	case exchange.FailConnect:
+		r.code = "upstream_unreachable"
+		r.message = "the provider cannot be reached"
+	case exchange.FailInvalid:
+		r.code = "upstream_invalid_response"
+	case exchange.FailCut:
+		r.code = "upstream_cut"
+	case exchange.FailCredential, exchange.FailNotFound:
+		r.code = "upstream_misconfigured"
+		r.message = "the provider refused the gateway's configuration; its operators have been told"
+		r.retry = false
+	}
+	return r
+}
+
+func breakersOpen(wait time.Duration) *refusal {
+	return &refusal{
+		status: 503, kind: typeServer, code: "upstream_unavailable", retry: true, after: min(wait, retryMax),
+		message: "every deployment of this model is failing; none is tried until it has had time to recover",
+	}
+}
+
+func noCandidate(alias string, reasons string) *refusal {
+	return &refusal{
+		status: 400, kind: typeInvalid, code: "no_deployment", param: "model",
+		message: fmt.Sprintf("no deployment of %q can serve this request: %s", alias, reasons),
+	}
+}
+
+// number writes an amount in the unit of the resource: dollars for money.
+func (r *refusal) number(n int64) string {
+	if r.unit == "usd" {
+		return usd(exchange.NanoUSD(n)) + " USD"
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+// usd writes nano-dollars as an exact decimal, without trailing zeros.
+func usd(n exchange.NanoUSD) string { return string(appendUSD(nil, n)) }
+
+func appendUSD(b []byte, n exchange.NanoUSD) []byte {
+	u := uint64(n)
+	if n < 0 {
+		b, u = append(b, '-'), -u
+	}
+	b = strconv.AppendUint(b, u/1e9, 10)
+	frac := u % 1e9
+	if frac == 0 {
+		return b
+	}
+	b = append(b, '.')
+	for d := uint64(1e8); frac > 0; d /= 10 {
+		b = append(b, byte('0'+frac/d))
+		frac %= d
+	}
+	return b
+}

@@ -1,0 +1,115 @@
+// Package gateway is the HTTP face of the sidecar. serve, below, is a request's whole way, in order; the rooms do the
+// work.
+package gateway
+
+import (
+	"time"
+
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
+	"github.com/sluice-gateway/sluice/sidecar/internal/estimate"
+	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
+	"github.com/sluice-gateway/sluice/sidecar/internal/policy"
+	"github.com/sluice-gateway/sluice/sidecar/internal/relay"
+	"github.com/sluice-gateway/sluice/sidecar/internal/route"
+	"github.com/sluice-gateway/sluice/sidecar/internal/usage"
+	"github.com/sluice-gateway/sluice/sidecar/lease"
+	"github.com/valyala/fasthttp"
+	"go.uber.org/zap"
+)
+
+// Gateway serves the callers. Its fields are set once, before the first request.
+type Gateway struct {
+	Policy    *policy.Store
+	Lease     *lease.Client
+	Estimate  *estimate.Estimator
+	Route     *route.Router
+	Adapters  map[string]adapter.Adapter // by provider
+	Relay     *relay.Client
+	Watch     *relay.Watcher
+	Usage     *usage.Recorder
+	Rollups   *usage.Querier
+	Connected func() bool // quotad can be asked
+	Metrics   *Metrics
+	Log       *zap.Logger
+
+	// DefaultSecret is the key of a caller that sends none; empty for none.
+	DefaultSecret string
+}
+
+// serve takes one request through the sidecar. A step that refuses ends the walk; whatever happened, finish settles
+// the reservation once and records what was used. For a stream the last two steps run when the stream ends.
+func (g *Gateway) serve(c *fasthttp.RequestCtx, op exchange.Operation) {
+	f := g.begin(c, op)
+	defer g.finish(f) // 9 settle, 10 usage event
+	for _, step := range [...]func(*flow) *refusal{
+		g.read,         // 1 bytes → the facts of the request
+		g.authenticate, // 2 key → principal
+		g.permit,       // 3 policy and data class
+		g.candidates,   // 6 route: who may serve it, which sets the price of
+		g.admit,        // 4 admission: reserve in every scope, all or nothing
+		g.attempt,      // 7 adapter and 8 relay, with failover until the first real token
+	} {
+		if no := step(f); no != nil {
+			g.refuse(f, no)
+			return
+		}
+	}
+}
+
+// flow is one request on its way. It belongs to the goroutine of its handler.
+type flow struct {
+	c         *fasthttp.RequestCtx
+	req       exchange.Request
+	began     time.Time
+	rules     *policy.Rules
+	who       *exchange.Principal
+	alias     *exchange.Alias
+	dataClass string
+	targets   []exchange.Target
+
+	input    estimate.Input
+	reserved reservation
+	hold     lease.Hold
+
+	cancel relay.Canceller
+	watch  relay.Token
+
+	tried     []attempt
+	target    *exchange.Deployment // of the attempt that answered or runs
+	streaming bool                 // a stream has taken over: its end settles
+	settled   bool
+}
+
+// attempt is one call to one deployment.
+type attempt struct {
+	Deployment string
+	Kind       exchange.FailureKind
+	Status     int
+	Message    string
+}
+
+func (g *Gateway) begin(c *fasthttp.RequestCtx, op exchange.Operation) *flow {
+	f := &flow{c: c, began: time.Now()}
+	f.req.Operation = op
+	f.req.ID = requestID(c)
+	f.rules = g.Policy.Rules()
+	f.watch = g.Watch.Arm(c.Conn(), f.cancel.Cancel)
+	return f
+}
+
+// finish runs on every exit of serve, a panic included. A stream that has taken over finishes itself.
+func (g *Gateway) finish(f *flow) {
+	p := recover()
+	if p != nil {
+		g.Log.Error("panic while serving", zap.Any("panic", p), zap.String("request_id", f.req.ID), zap.Stack("stack"))
+		g.Metrics.Panics.Inc()
+		f.c.Response.Reset()
+		g.refuse(f, internalFault())
+	}
+	if f.streaming && p == nil {
+		return
+	}
+	g.release(f)
+	g.Watch.Disarm(f.watch)
+	g.access(f)
+}

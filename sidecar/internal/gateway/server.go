@@ -1,0 +1,138 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
+	"github.com/valyala/fasthttp"
+	"go.uber.org/zap"
+)
+
+const (
+	// BodyMax bounds a request body. Larger ones get 413.
+	BodyMax     = 32 << 20
+	readTimeout = 30 * time.Second
+	idleTimeout = 90 * time.Second
+)
+
+// Server is the data listener.
+type Server struct {
+	g    *Gateway
+	http *fasthttp.Server
+
+	mu    sync.Mutex
+	fresh map[net.Conn]struct{} // accepted, no request yet: fasthttp would wait for them while draining
+}
+
+// NewServer makes the server of a gateway.
+func NewServer(g *Gateway) *Server {
+	s := &Server{g: g, fresh: map[net.Conn]struct{}{}}
+	s.http = &fasthttp.Server{
+		Handler:                      g.route,
+		ErrorHandler:                 g.badHTTP,
+		ConnState:                    s.track,
+		Name:                         "sluice",
+		NoDefaultServerHeader:        true,
+		NoDefaultDate:                true,
+		ReadBufferSize:               16 << 10,
+		WriteBufferSize:              1024,
+		ReduceMemoryUsage:            true,
+		MaxRequestBodySize:           BodyMax,
+		ReadTimeout:                  readTimeout,
+		IdleTimeout:                  idleTimeout,
+		CloseOnShutdown:              true,
+		DisablePreParseMultipartForm: true,
+		Logger:                       quiet{},
+	}
+	return s
+}
+
+// quiet drops fasthttp's own log lines: what callers do wrong on the wire is in the metrics.
+type quiet struct{}
+
+func (quiet) Printf(string, ...any) {}
+
+// Serve accepts until Shutdown, and returns nil then.
+func (s *Server) Serve(l net.Listener) error { return s.http.Serve(l) }
+
+func (s *Server) track(c net.Conn, st fasthttp.ConnState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if st == fasthttp.StateNew {
+		s.fresh[c] = struct{}{}
+		return
+	}
+	delete(s.fresh, c)
+}
+
+// Shutdown stops accepting, lets running requests end, and returns when they have or ctx ends.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.mu.Lock()
+	for c := range s.fresh {
+		_ = c.Close() // has sent nothing: nothing is lost
+	}
+	s.mu.Unlock()
+	return s.http.ShutdownWithContext(ctx)
+}
+
+// route finds the handler of a request. The raw path decides: fasthttp's own decodes %2F, which model names hold.
+func (g *Gateway) route(c *fasthttp.RequestCtx) {
+	path := string(pathOf(c.Request.Header.RequestURI()))
+	post, get := c.IsPost(), c.IsGet()
+	name, isModel := strings.CutPrefix(path, "/v1/models/")
+	switch {
+	case path == "/v1/chat/completions" && post:
+		g.serve(c, exchange.Chat)
+	case path == "/v1/embeddings" && post:
+		g.serve(c, exchange.Embeddings)
+	case path == "/v1/models" && get:
+		g.lookup(c, g.models)
+	case isModel && name != "" && get:
+		g.lookup(c, func(f *flow) *refusal { return g.model(f, name) })
+	case path == "/v1/usage" && get:
+		g.lookup(c, g.usage)
+	case path == "/v1/chat/completions", path == "/v1/embeddings", path == "/v1/models", path == "/v1/usage", isModel:
+		g.reject(c, methodNotAllowed(string(c.Method())))
+	default:
+		g.reject(c, notFound(path))
+	}
+}
+
+func pathOf(uri []byte) []byte {
+	if i := bytes.IndexByte(uri, '?'); i >= 0 {
+		uri = uri[:i]
+	}
+	return uri
+}
+
+func (g *Gateway) reject(c *fasthttp.RequestCtx, r *refusal) {
+	f := &flow{c: c, began: time.Now(), rules: g.Policy.Rules()}
+	f.req.ID = requestID(c)
+	g.refuse(f, r)
+	g.access(f)
+}
+
+// badHTTP answers what could not be read as a request.
+func (g *Gateway) badHTTP(c *fasthttp.RequestCtx, err error) {
+	var r *refusal
+	var slow net.Error
+	switch {
+	case errors.Is(err, fasthttp.ErrBodyTooLarge):
+		r = tooLarge(BodyMax)
+	case errors.As(err, new(*fasthttp.ErrSmallBuffer)):
+		r = &refusal{status: 431, kind: typeInvalid, code: "header_too_large", message: "the request's head is too large"}
+	case errors.As(err, &slow) && slow.Timeout():
+		r = &refusal{status: 408, kind: typeInvalid, code: "request_timeout", message: "the request did not arrive in time"}
+	default:
+		r = &refusal{status: 400, kind: typeInvalid, code: "bad_request", message: "the request is not valid HTTP"}
+	}
+	g.Log.Debug("unreadable request", zap.Error(err), zap.Int("status", r.status))
+	g.reject(c, r)
+	c.SetConnectionClose()
+}

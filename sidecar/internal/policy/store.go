@@ -1,0 +1,110 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+
+	quotav1 "github.com/sluice-gateway/sluice/proto/gen/quota/v1"
+	"google.golang.org/protobuf/proto"
+)
+
+const snapshotFile = "snapshot.pb"
+
+// Store keeps the rules in force, and the provider secrets, which are never written anywhere.
+// All methods may be called from any goroutine; Install has one caller at a time.
+type Store struct {
+	dir     string
+	rules   atomic.Pointer[Rules]
+	secrets atomic.Pointer[map[string][]byte]
+}
+
+// NewStore makes a store with its last good snapshot in dir; an empty dir keeps none.
+func NewStore(dir string) *Store { return &Store{dir: dir} }
+
+// Rules returns the rules in force, nil before the first snapshot.
+func (s *Store) Rules() *Rules { return s.rules.Load() }
+
+// Secret returns a credential's secret. ok is false when quotad has not sent it.
+func (s *Store) Secret(name string) (secret []byte, ok bool) {
+	m := s.secrets.Load()
+	if m == nil {
+		return nil, false
+	}
+	secret, ok = (*m)[name]
+	return secret, ok
+}
+
+// SetSecrets replaces all secrets.
+func (s *Store) SetSecrets(c *quotav1.Credentials) {
+	m := make(map[string][]byte, len(c.GetItems()))
+	for _, it := range c.GetItems() {
+		m[it.GetName()] = it.GetSecret()
+	}
+	s.secrets.Store(&m)
+}
+
+// Install puts a snapshot in force and then on disk. An older or broken snapshot is refused and the rules in force
+// stay. When only the writing fails, the rules are in force and the error says that a restart would not have them.
+func (s *Store) Install(snap *quotav1.Snapshot) (*Rules, error) {
+	r, err := Compile(snap)
+	if err != nil {
+		return nil, fmt.Errorf("snapshot %d: %w", snap.GetVersion(), err)
+	}
+	s.rules.Store(r)
+	if s.dir == "" {
+		return r, nil
+	}
+	b, err := proto.Marshal(snap)
+	if err == nil {
+		err = writeFile(filepath.Join(s.dir, snapshotFile), b)
+	}
+	if err != nil {
+		return r, fmt.Errorf("keep snapshot %d on disk: %w", snap.GetVersion(), err)
+	}
+	return r, nil
+}
+
+// Load puts the last good snapshot on disk in force. It returns the snapshot, or nil when there is none.
+func (s *Store) Load() (*quotav1.Snapshot, error) {
+	if s.dir == "" {
+		return nil, nil
+	}
+	b, err := os.ReadFile(filepath.Join(s.dir, snapshotFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read last good snapshot: %w", err)
+	}
+	snap := &quotav1.Snapshot{}
+	if err := proto.Unmarshal(b, snap); err != nil {
+		return nil, fmt.Errorf("last good snapshot is damaged: %w", err)
+	}
+	r, err := Compile(snap)
+	if err != nil {
+		return nil, fmt.Errorf("last good snapshot: %w", err)
+	}
+	s.rules.Store(r)
+	return snap, nil
+}
+
+// writeFile replaces a file in one step, so that a crash leaves the old one or the new one.
+func writeFile(path string, b []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}

@@ -1,0 +1,5 @@
+package relay
+
+import "golang.org/x/sys/unix"
+
+const pollHangUp = unix.POLLRDHUP

@@ -1,0 +1,190 @@
+// Package route chooses where a request goes: which deployments may serve it, in which order they are tried, and
+// which are left alone for now.
+package route
+
+import (
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
+)
+
+// Query is what a request demands of a deployment.
+type Query struct {
+	Alias     *exchange.Alias
+	Account   string // the caller's provider account
+	DataClass string
+	Needs     []string // capabilities beyond the alias's own
+	MinWindow int64    // tokens of context the request needs, 0 when unknown
+}
+
+// Exclusion says why a target of the alias may not serve a request.
+type Exclusion struct {
+	Deployment string
+	Reason     string // account, data_class, context_window, or the missing capability
+}
+
+// Candidates lists the targets that may serve the request, and why the others may not.
+func Candidates(q Query) (ok []exchange.Target, out []Exclusion) {
+	for _, t := range q.Alias.Targets {
+		if reason := excluded(q, t.Deployment); reason != "" {
+			out = append(out, Exclusion{t.Deployment.ID, reason})
+			continue
+		}
+		ok = append(ok, t)
+	}
+	return ok, out
+}
+
+func excluded(q Query, d *exchange.Deployment) string {
+	if d.Account != "" && d.Account != q.Account {
+		return "account"
+	}
+	if len(d.DataClasses) > 0 && q.DataClass != "" && !slices.Contains(d.DataClasses, q.DataClass) {
+		return "data_class"
+	}
+	if d.ContextTokens > 0 && q.MinWindow > d.ContextTokens {
+		return "context_window"
+	}
+	// A deployment that lists no capabilities is taken to have them all: the list is opt-in.
+	if len(d.Capabilities) == 0 {
+		return ""
+	}
+	for _, n := range q.Alias.Needs {
+		if !slices.Contains(d.Capabilities, n) {
+			return n
+		}
+	}
+	for _, n := range q.Needs {
+		if !slices.Contains(d.Capabilities, n) {
+			return n
+		}
+	}
+	return ""
+}
+
+// Router remembers how deployments fare. It is safe for concurrent use.
+type Router struct {
+	mu       sync.Mutex
+	breakers map[string]*breaker
+	retries  retryBudget
+}
+
+// New makes a router that trusts every deployment.
+func New() *Router { return &Router{breakers: map[string]*breaker{}} }
+
+// Order puts candidates in the order they are to be tried at now: by priority, within a priority drawn by weight,
+// those with an open breaker left out. A weight of 0 comes last within its priority. When every breaker is open
+// the result is empty and wait is the time until the first one allows a probe.
+func (r *Router) Order(now time.Time, c []exchange.Target) (order []exchange.Target, wait time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	order = make([]exchange.Target, 0, len(c))
+	for _, t := range c {
+		open := r.breaker(t.Deployment.ID).wait(now)
+		if open == 0 {
+			order = append(order, t)
+		} else if wait == 0 || open < wait {
+			wait = open
+		}
+	}
+	for i := 0; i < len(order); {
+		j := i + 1
+		for j < len(order) && order[j].Priority == order[i].Priority {
+			j++
+		}
+		shuffle(order[i:j])
+		i = j
+	}
+	if len(order) > 0 {
+		wait = 0
+	}
+	return order, wait
+}
+
+// shuffle draws an order without replacement, each next one by weight.
+func shuffle(t []exchange.Target) {
+	total := 0
+	for _, x := range t {
+		total += x.Weight
+	}
+	for i := range t {
+		if total <= 0 {
+			return
+		}
+		n := rand.IntN(total)
+		for j := i; j < len(t); j++ {
+			if n -= t[j].Weight; n < 0 {
+				total -= t[j].Weight
+				t[i], t[j] = t[j], t[i]
+				break
+			}
+		}
+	}
+}
+
+// Report tells how an attempt ended. Only faults of the deployment move its breaker: the caller's own mistakes,
+// cancellations and the provider's rate limits do not.
+func (r *Router) Report(now time.Time, deployment string, kind exchange.FailureKind) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch kind {
+	case exchange.FailNone, exchange.FailRequest, exchange.FailPolicy, exchange.FailContext, exchange.FailRateLimited:
+		r.breaker(deployment).report(now, true)
+	case exchange.FailConnect, exchange.FailTimeout, exchange.FailOverloaded, exchange.FailInvalid, exchange.FailCut,
+		exchange.FailCredential, exchange.FailNotFound:
+		r.breaker(deployment).report(now, false)
+	case exchange.FailCancelled, exchange.FailUnsupported:
+	}
+}
+
+// Request counts a request towards the retry budget.
+func (r *Router) Request(now time.Time) {
+	r.mu.Lock()
+	r.retries.request(now)
+	r.mu.Unlock()
+}
+
+// Retry reports whether one more attempt may be made, and takes it from the budget.
+func (r *Router) Retry(now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.retries.take(now)
+}
+
+// Health is how one deployment fares, for /status.
+type Health struct {
+	Deployment string `json:"deployment"`
+	State      string `json:"state"` // closed, open, half_open
+	Successes  int    `json:"successes_20s"`
+	Failures   int    `json:"failures_20s"`
+}
+
+// Health lists the deployments that have been used, by id.
+func (r *Router) Health(now time.Time) []Health {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := make([]Health, 0, len(r.breakers))
+	for id, b := range r.breakers {
+		ok, bad := b.counts(now)
+		out = append(out, Health{id, b.state(now), ok, bad})
+	}
+	slices.SortFunc(out, func(a, b Health) int {
+		if a.Deployment < b.Deployment {
+			return -1
+		}
+		return 1
+	})
+	return out
+}
+
+func (r *Router) breaker(id string) *breaker {
+	b := r.breakers[id]
+	if b == nil {
+		b = &breaker{}
+		r.breakers[id] = b
+	}
+	return b
+}

@@ -1,0 +1,464 @@
+package lease
+
+import (
+	"testing"
+	"time"
+
+	quotav1 "github.com/sluice-gateway/sluice/proto/gen/quota/v1"
+)
+
+// bed is one machine and one fake ledger with a clock that the test moves.
+type bed struct {
+	t   *testing.T
+	m   *Machine
+	l   *fakeLedger
+	now int64
+}
+
+const (
+	tokensID = 2
+	moneyID  = 3
+	softID   = 4
+	jan      = uint32(202601)
+)
+
+func newBed(t *testing.T) *bed {
+	t.Helper()
+	b := &bed{t: t, l: newFakeLedger(), now: int64(100 * time.Second)}
+	b.m = NewMachine(Config{}, 7, b.now)
+	b.m.Configure(b.now, []*quotav1.Resource{
+		bucketOf(1, 600, 60), bucketOf(tokensID, 60_000, 10_000),
+		budgetOf(moneyID, 1_000_000, jan, true), budgetOf(softID, 1_000, jan, false),
+	})
+	b.l.fund(1, 0, 60)
+	b.l.fund(tokensID, 0, 10_000)
+	b.l.fund(moneyID, jan, 1_000_000)
+	b.l.fund(softID, jan, 1_000)
+	b.l.soft[counterKey{softID, jan}] = true
+	return b
+}
+
+func (b *bed) after(d time.Duration) { b.now += int64(d) }
+
+// exchange sends what is due and applies the answer.
+func (b *bed) exchange() *quotav1.Renew {
+	b.t.Helper()
+	r := b.m.Poll(b.now)
+	if r == nil {
+		b.t.Fatal("no renew is due")
+	}
+	rep, err := b.l.renew(r)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.m.Apply(b.now, rep, 8)
+	return r
+}
+
+// renew waits for the next regular renew.
+func (b *bed) renew() *quotav1.Renew {
+	b.t.Helper()
+	b.now = max(b.now, b.m.NextPoll())
+	return b.exchange()
+}
+
+// ask reserves by way of quotad.
+func (b *bed) ask(needs ...Need) *Waiting {
+	b.t.Helper()
+	_, v, ask := b.m.Reserve(b.now, Share, needs, nil)
+	if !ask {
+		b.t.Fatalf("decided without quotad: %+v", v)
+	}
+	w, v := b.m.Ask(b.now, Share, needs, nil)
+	if w == nil {
+		b.t.Fatalf("not queued: %+v", v)
+	}
+	return w
+}
+
+func (b *bed) must(needs ...Need) Hold {
+	b.t.Helper()
+	h, v, ask := b.m.Reserve(b.now, Share, needs, nil)
+	if ask || !v.OK {
+		b.t.Fatalf("got %+v, ask %v, want a grant", v, ask)
+	}
+	return h
+}
+
+func (b *bed) refused(outage Outage, want Reason, needs ...Need) Verdict {
+	b.t.Helper()
+	_, v, ask := b.m.Reserve(b.now, outage, needs, nil)
+	if ask || v.OK || v.Reason != want {
+		b.t.Fatalf("got %+v, ask %v, want %v", v, ask, want)
+	}
+	return v
+}
+
+func (b *bed) counter(id uint64, period uint32) *counter {
+	b.t.Helper()
+	c := b.m.byKey[counterKey{id, period}]
+	if c == nil {
+		b.t.Fatalf("no counter of %d", id)
+	}
+	return c
+}
+
+func TestAskBecomesHold(t *testing.T) {
+	b := newBed(t)
+	b.m.Connected(b.now)
+	w := b.ask(Need{1, 1}, Need{moneyID, 5000})
+	r := b.exchange()
+	if len(r.Asks) != 1 || len(r.Asks[0].Needs) != 2 || r.Asks[0].Needs[1].Period != jan {
+		t.Fatalf("asks %v", r.Asks)
+	}
+	if !w.Done() || !w.Verdict.OK || b.m.Finished()[0] != w {
+		t.Fatalf("got %+v, want a grant", w.Verdict)
+	}
+	if c := b.counter(moneyID, jan); c.held != 5000 || c.granted < 5000 {
+		t.Fatalf("got %+v, want 5000 held", c)
+	}
+	b.m.Settle(w.Hold, []Need{{1, 1}, {moneyID, 6000}})
+	if c := b.counter(moneyID, jan); c.held != 0 || c.spent != 6000 {
+		t.Fatalf("got held %d spent %d, want 0 and 6000", c.held, c.spent)
+	}
+}
+
+func TestSecondRequestNeedsNoQuotad(t *testing.T) {
+	b := newBed(t)
+	b.m.Connected(b.now)
+	b.ask(Need{1, 1})
+	b.exchange()
+	b.must(Need{1, 1}) // demand brought a lease along
+	if b.m.stats.local != 1 || b.m.stats.asked != 1 {
+		t.Fatalf("got %+v", b.m.stats)
+	}
+}
+
+func TestAskHandsBackWhatItIsMeasuredAgainst(t *testing.T) {
+	b := newBed(t)
+	b.m.Connected(b.now)
+	b.ask(Need{1, 1}, Need{tokensID, 3000})
+	b.exchange() // everything asked for twice over is here: 6000 idle tokens, 2 idle requests, 1000 left
+	b.l.free[counterKey{1, 0}] = 0
+	b.l.total[counterKey{1, 0}] = b.l.outstanding(counterKey{1, 0})
+	w := b.ask(Need{1, 1}, Need{tokensID, 6900})
+	b.after(50 * time.Millisecond)
+	r := b.exchange()
+	if got := r.Counters[1].Returned; got != 6000 {
+		t.Fatalf("handed back %d tokens, want the 6000 that did not suffice", got)
+	}
+	if got := r.Counters[0].Returned; got != 1 {
+		t.Fatalf("handed back %d requests, want the 1 that is asked for again", got)
+	}
+	if !w.Verdict.OK {
+		t.Fatalf("got %+v, want a grant", w.Verdict)
+	}
+}
+
+func TestRefusalsAreRepeatedWithoutAsking(t *testing.T) {
+	b := newBed(t)
+	b.m.Connected(b.now)
+	b.l.stingy = true
+	b.l.free[counterKey{1, 0}], b.l.total[counterKey{1, 0}] = 3, 3
+	w := b.ask(Need{1, 10})
+	b.exchange()
+	if w.Verdict.Reason != Throttled || w.Verdict.Left != 3 || w.Verdict.Needed != 10 || w.Verdict.Limit != 600 ||
+		w.Verdict.RetryAfter != 300*time.Millisecond {
+		t.Fatalf("got %+v", w.Verdict)
+	}
+	b.after(100 * time.Millisecond) // one request refills in that time
+	if v := b.refused(Share, Throttled, Need{1, 10}); v.RetryAfter != 200*time.Millisecond || v.Left != 4 {
+		t.Fatalf("got %+v, want 200ms and 4 left", v)
+	}
+	if v := b.refused(Share, Throttled, Need{1, 5}); v.RetryAfter != 100*time.Millisecond {
+		t.Fatalf("got %+v, want 100ms: the smaller need fits earlier", v)
+	}
+	b.ask(Need{1, 4}) // may fit: worth asking
+	b.after(200 * time.Millisecond)
+	b.ask(Need{1, 10}) // its time has come
+}
+
+func TestMemoryEnds(t *testing.T) {
+	exhausted := func(t *testing.T) *bed {
+		b := newBed(t)
+		b.m.Connected(b.now)
+		b.l.stingy = true
+		b.l.free[counterKey{moneyID, jan}] = 10
+		w := b.ask(Need{moneyID, 500})
+		b.exchange()
+		if w.Verdict.Reason != Exhausted || w.Verdict.RetryAfter != 0 || w.Verdict.Left != 10 {
+			t.Fatalf("got %+v", w.Verdict)
+		}
+		b.refused(Share, Exhausted, Need{moneyID, 500})
+		return b
+	}
+	for name, end := range map[string]func(b *bed){
+		"wake":   func(b *bed) { b.m.Wake() },
+		"second": func(b *bed) { b.after(time.Second) },
+		"raised cap": func(b *bed) {
+			b.m.Configure(b.now, []*quotav1.Resource{budgetOf(moneyID, 2_000_000, jan, true)})
+		},
+		"new period": func(b *bed) {
+			b.m.Configure(b.now, []*quotav1.Resource{budgetOf(moneyID, 1_000_000, jan+1, true)})
+		},
+		"free again": func(b *bed) {
+			b.l.free[counterKey{moneyID, jan}] = 500
+			b.renew()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := exhausted(t)
+			end(b)
+			b.ask(Need{moneyID, 500})
+		})
+	}
+	t.Run("same snapshot again keeps it", func(t *testing.T) {
+		b := exhausted(t)
+		b.m.Configure(b.now, []*quotav1.Resource{budgetOf(moneyID, 1_000_000, jan, true)})
+		b.refused(Share, Exhausted, Need{moneyID, 500})
+	})
+}
+
+func TestReservedEndsWithASettle(t *testing.T) {
+	b := newBed(t)
+	b.m.Connected(b.now)
+	b.l.stingy = true
+	first := b.ask(Need{moneyID, 900_000})
+	b.exchange()
+	b.after(50 * time.Millisecond)
+	second := b.ask(Need{moneyID, 200_000})
+	b.exchange()
+	if second.Verdict.Reason != Reserved || second.Verdict.RetryAfter <= 0 {
+		t.Fatalf("got %+v, want reserved", second.Verdict)
+	}
+	b.refused(Share, Reserved, Need{moneyID, 200_000})
+	b.m.Settle(first.Hold, []Need{{moneyID, 1}})
+	b.must(Need{moneyID, 200_000}) // what the first did not use
+}
+
+func TestRefusedHere(t *testing.T) {
+	for name, tc := range map[string]struct {
+		want Reason
+		need Need
+	}{
+		"unknown resource":  {Unavailable, Need{99, 1}},
+		"above the burst":   {TooLarge, Need{1, 61}},
+		"above any number":  {TooLarge, Need{moneyID, 1 << 60}},
+		"largest int there": {TooLarge, Need{tokensID, 1<<63 - 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t)
+			b.m.Connected(b.now)
+			v := b.refused(Share, tc.want, tc.need)
+			if v.Resource != tc.need.Resource || v.Needed != tc.need.Amount {
+				t.Fatalf("got %+v", v)
+			}
+		})
+	}
+	t.Run("budget without an open period", func(t *testing.T) {
+		b := newBed(t)
+		b.m.Connected(b.now)
+		b.m.Configure(b.now, []*quotav1.Resource{budgetOf(moneyID, 1, 0, true)})
+		b.refused(Share, Unavailable, Need{moneyID, 1})
+	})
+	t.Run("removed from the snapshot", func(t *testing.T) {
+		b := newBed(t)
+		b.m.Connected(b.now)
+		b.ask(Need{1, 1})
+		b.exchange()
+		b.m.Configure(b.now, nil)
+		b.refused(Share, Unavailable, Need{1, 1})
+	})
+	t.Run("nothing to reserve", func(t *testing.T) {
+		b := newBed(t)
+		b.must()
+		b.must(Need{1, 0})
+	})
+}
+
+func TestIdleLeaseGoesBack(t *testing.T) {
+	b := newBed(t)
+	b.m.Connected(b.now)
+	w := b.ask(Need{1, 20}, Need{moneyID, 100_000})
+	b.exchange()
+	b.m.Settle(w.Hold, []Need{{1, 20}, {moneyID, 50_000}})
+	if b.counter(1, 0).balance() == 0 {
+		t.Fatal("demand brought no lease")
+	}
+	for range 6 {
+		b.renew()
+	}
+	for _, c := range b.m.counters {
+		if c.balance() != 0 {
+			t.Errorf("%v: %d idle after six renews, want 0", c.key, c.balance())
+		}
+	}
+}
+
+func TestPeriodTurns(t *testing.T) {
+	b := newBed(t)
+	b.m.Connected(b.now)
+	b.l.fund(moneyID, jan+1, 1_000_000)
+	w := b.ask(Need{moneyID, 1000})
+	b.exchange()
+	b.m.Configure(b.now, []*quotav1.Resource{budgetOf(moneyID, 1_000_000, jan+1, true)})
+	w2 := b.ask(Need{moneyID, 2000})
+	b.renew()
+	if !w2.Verdict.OK {
+		t.Fatalf("got %+v, want a grant from the new period", w2.Verdict)
+	}
+	b.m.Settle(w.Hold, []Need{{moneyID, 700}})
+	if c := b.counter(moneyID, jan); c.spent != 700 || c.balance() != 300 {
+		t.Fatalf("old period: %+v, want 700 spent and 300 to return", c)
+	}
+	b.renew()
+	if c := b.counter(moneyID, jan); !c.closed || c.balance() != 0 {
+		t.Fatalf("old period: %+v, want closed", c)
+	}
+	if r := b.renew(); len(r.Counters) != 1 || r.Counters[0].Period != jan+1 {
+		t.Fatalf("got %v, want the new period only", r.Counters)
+	}
+}
+
+func TestCallerGoneWhileAsked(t *testing.T) {
+	b := newBed(t)
+	b.m.Connected(b.now)
+	w := b.ask(Need{moneyID, 400_000})
+	r := b.m.Poll(b.now)
+	b.m.Withdraw(b.now, w, true)
+	if w.Verdict.Reason != CallerGone || w.Hold.Valid() {
+		t.Fatalf("got %+v", w.Verdict)
+	}
+	rep, err := b.l.renew(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.m.Apply(b.now, rep, 8)
+	if len(b.m.Finished()) != 0 || len(b.m.open) != 0 {
+		t.Fatal("a request that had gone was granted")
+	}
+	b.after(50 * time.Millisecond)
+	if r := b.exchange(); r.Counters[0].Returned < 400_000 {
+		t.Fatalf("returned %d at once, want the 400000 granted", r.Counters[0].Returned)
+	}
+}
+
+func TestQueueIsBounded(t *testing.T) {
+	b := newBed(t)
+	b.m.Connected(b.now)
+	for range maxWaiting {
+		b.ask(Need{1, 1})
+	}
+	for id, want := range map[uint64]Reason{1: Throttled, moneyID: Reserved} {
+		_, v := b.m.Ask(b.now, Share, []Need{{id, 1}}, nil)
+		if v.Reason != want || v.RetryAfter != queueFullRetry {
+			t.Errorf("got %+v, want %v", v, want)
+		}
+	}
+	if r := b.m.Poll(b.now); len(r.Asks) != maxAsksPerRenew {
+		t.Fatalf("%d asks in a renew, want %d", len(r.Asks), maxAsksPerRenew)
+	}
+}
+
+func TestBrokenCallersPanic(t *testing.T) {
+	for name, call := range map[string]func(m *Machine){
+		"negative": func(m *Machine) { m.Reserve(0, Share, []Need{{1, -1}}, nil) },
+		"too many": func(m *Machine) { m.Reserve(0, Share, make([]Need, MaxNeeds+1), nil) },
+		"note":     func(m *Machine) { m.Reserve(0, Share, nil, make([]byte, MaxNoteBytes+1)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				if recover() == nil {
+					t.Fatal("no panic")
+				}
+			}()
+			call(newBed(t).m)
+		})
+	}
+}
+
+func TestFencedGoesOnAsANewProcess(t *testing.T) {
+	b := newBed(t)
+	b.m.Connected(b.now)
+	w := b.ask(Need{moneyID, 1000})
+	b.exchange()
+	b.l.fenced[7] = true
+	b.after(50 * time.Millisecond)
+	waiting := b.ask(Need{moneyID, 900_000})
+	b.exchange()
+	if b.m.Incarnation() != 8 || b.m.connected || len(b.m.counters) != 0 {
+		t.Fatalf("incarnation %d connected %v counters %d", b.m.Incarnation(), b.m.connected, len(b.m.counters))
+	}
+	b.m.Settle(w.Hold, []Need{{moneyID, 1000}})
+	b.m.Connected(b.now)
+	if r := b.exchange(); r.Seq != 1 || r.Incarnation != 8 || r.Counters[0].Spent != 0 {
+		t.Fatalf("got %v, want a process that has spent nothing", r)
+	}
+	if !waiting.Verdict.OK {
+		t.Fatalf("got %+v, want the waiting request to be granted", waiting.Verdict)
+	}
+}
+
+func TestGoneResource(t *testing.T) {
+	b := newBed(t)
+	b.m.Connected(b.now)
+	w := b.ask(Need{1, 1})
+	b.exchange()
+	b.l.gone[counterKey{1, 0}] = true
+	b.renew()
+	b.refused(Share, Unavailable, Need{1, 1})
+	b.m.Settle(w.Hold, []Need{{1, 1}}) // to nobody
+	if c := b.counter(1, 0); c.spent != 0 || c.granted != 0 || b.m.stats.straySettles != 0 {
+		t.Fatalf("counter %+v, stats %+v, want a counter that starts over", c, b.m.stats)
+	}
+}
+
+func TestLeave(t *testing.T) {
+	b := newBed(t)
+	b.m.Connected(b.now)
+	b.l.shares, b.l.version = []*quotav1.Share{{Resource: 1, PerMinute: 60}}, 1
+	w := b.ask(Need{1, 1}, Need{moneyID, 1000})
+	b.exchange()
+	b.m.Leave()
+	b.refused(Share, Unavailable, Need{1, 1})
+	b.after(50 * time.Millisecond)
+	r := b.exchange()
+	if !r.Leaving {
+		t.Fatal("the renew does not say that it leaves")
+	}
+	for _, c := range b.m.counters {
+		if c.balance() != 0 {
+			t.Errorf("%v keeps %d", c.key, c.balance())
+		}
+	}
+	if len(b.m.shares) != 0 || b.m.standbyUntil != 0 {
+		t.Error("shares outlive leaving")
+	}
+	b.m.Settle(w.Hold, []Need{{1, 1}, {moneyID, 300}})
+	b.m.Leave()
+	b.after(50 * time.Millisecond)
+	if r = b.exchange(); r.Counters[1].Spent != 300 || r.Counters[1].Held != 0 || !r.Leaving {
+		t.Fatalf("got %v, want the final totals", r)
+	}
+	if a := b.l.account(7, counterKey{moneyID, jan}); a.out() != 0 {
+		t.Fatalf("%d still out after the last renew", a.out())
+	}
+}
+
+func TestRemaining(t *testing.T) {
+	b := newBed(t)
+	b.m.Connected(b.now)
+	if _, _, _, _, ok := b.m.Remaining(1); ok {
+		t.Fatal("known before quotad said anything")
+	}
+	b.ask(Need{1, 1}, Need{moneyID, 1000})
+	b.exchange()
+	left, limit, full, _, ok := b.m.Remaining(1)
+	if !ok || left != 59 || limit != 600 || full != 100*time.Millisecond {
+		t.Errorf("bucket: left %d limit %d full in %v ok %v", left, limit, full, ok)
+	}
+	left, limit, _, ends, ok := b.m.Remaining(moneyID)
+	if !ok || left != 999_000 || limit != 1_000_000 || ends != 1<<41 {
+		t.Errorf("budget: left %d limit %d ends %d ok %v", left, limit, ends, ok)
+	}
+}

@@ -1,0 +1,136 @@
+package sidecar
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/sluice-gateway/sluice/sidecar/internal/link"
+	"github.com/sluice-gateway/sluice/sidecar/internal/route"
+	"github.com/sluice-gateway/sluice/sidecar/internal/usage"
+	"github.com/sluice-gateway/sluice/sidecar/lease"
+)
+
+// opsHandler serves the ops listener.
+func (s *Sidecar) opsHandler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, 200, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		switch {
+		case s.draining.Load():
+			answer(w, 503, "draining")
+		case s.policy.Rules() == nil:
+			answer(w, 503, "no configuration yet: quotad has not been reached since the first start")
+		default:
+			answer(w, 200, "ready") // also while quotad is away: leases and standing shares serve
+		}
+	})
+	mux.Handle("GET /metrics", promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		_ = e.Encode(s.status()) // a reader that left is no fault of ours
+	})
+	return mux
+}
+
+func answer(w http.ResponseWriter, code int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(code)
+	_, _ = w.Write([]byte(text + "\n"))
+}
+
+// status is what GET /status shows.
+type status struct {
+	Identity      string         `json:"identity"`
+	Build         string         `json:"build"`
+	Incarnation   string         `json:"incarnation"`
+	Draining      bool           `json:"draining"`
+	ConfigVersion uint64         `json:"config_version"`
+	SnapshotFault string         `json:"snapshot_fault,omitempty"`
+	Quotad        link.State     `json:"quotad"`
+	Problems      []string       `json:"problems"` // what an operator should look at; empty when all is well
+	Lease         lease.Stats    `json:"lease"`
+	Usage         usage.Stats    `json:"usage"`
+	Deployments   []route.Health `json:"deployments"`
+}
+
+func (s *Sidecar) status() status {
+	l := s.lease.Stats()
+	out := status{
+		Identity: s.cfg.Identity, Build: s.build, Incarnation: strconv.FormatUint(l.Incarnation, 16),
+		Draining: s.draining.Load(), ConfigVersion: s.acked.Load(), Quotad: s.link.State(), Lease: l,
+		Usage: s.usage.Stats(), Deployments: s.router.Health(time.Now()), Problems: []string{},
+	}
+	if p := s.snapshotFault.Load(); p != nil {
+		out.SnapshotFault = *p
+	}
+	problem := func(is bool, text string) {
+		if is {
+			out.Problems = append(out.Problems, text)
+		}
+	}
+	problem(!out.Quotad.Connected, "quotad is away")
+	problem(!l.Journal.OK, "no lease journal: "+l.Journal.Why)
+	problem(out.Usage.LastError != "", "usage events cannot be written: "+out.Usage.LastError)
+	problem(out.SnapshotFault != "", out.SnapshotFault)
+	for _, d := range out.Deployments {
+		problem(d.State != "closed", "deployment "+d.Deployment+" is "+d.State)
+	}
+	return out
+}
+
+// collect registers what the rooms count themselves.
+func (s *Sidecar) collect() {
+	gauge := func(name, help string, f func() float64) {
+		s.metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, f))
+	}
+	counter := func(name, help string, labels prometheus.Labels, f func(lease.Stats) uint64) {
+		s.metrics.MustRegister(prometheus.NewCounterFunc(
+			prometheus.CounterOpts{Name: name, Help: help, ConstLabels: labels},
+			func() float64 { return float64(f(s.lease.Stats())) }))
+	}
+	one := func(b bool) float64 {
+		if b {
+			return 1
+		}
+		return 0
+	}
+	gauge("sluice_quotad_connected", "1 while there is a session with quotad.", func() float64 {
+		return one(s.link.State().Connected)
+	})
+	gauge("sluice_config_version", "Version of the configuration in force.", func() float64 {
+		return float64(s.acked.Load())
+	})
+	gauge("sluice_journal_ok", "1 while the lease journal works.", func() float64 {
+		return one(s.lease.Stats().Journal.OK)
+	})
+	gauge("sluice_open_holds", "Reservations of running requests.", func() float64 {
+		return float64(s.lease.Stats().OpenHolds)
+	})
+	gauge("sluice_usage_unsent", "Usage events quotad has not counted yet.", func() float64 {
+		return float64(s.usage.Stats().Unsent)
+	})
+	gauge("sluice_usage_unwritten", "Usage events that are not on disk yet.", func() float64 {
+		return float64(s.usage.Stats().Unwritten)
+	})
+	gauge("sluice_usage_write_errors", "Writes of usage events that failed.", func() float64 {
+		return float64(s.usage.Stats().WriteErrors)
+	})
+	const admitted, admittedHelp = "sluice_admissions_total", "Requests admitted, by where the balance came from."
+	counter(admitted, admittedHelp, prometheus.Labels{"from": "lease"}, func(l lease.Stats) uint64 { return l.LocalAdmissions })
+	counter(admitted, admittedHelp, prometheus.Labels{"from": "ask"}, func(l lease.Stats) uint64 { return l.AskedAdmissions })
+	counter(admitted, admittedHelp, prometheus.Labels{"from": "share"}, func(l lease.Stats) uint64 { return l.TrickleAdmissions })
+	counter(admitted, admittedHelp, prometheus.Labels{"from": "open"}, func(l lease.Stats) uint64 { return l.OpenAdmissions })
+	for r := lease.Throttled; r < lease.NumReasons; r++ {
+		counter("sluice_lease_refusals_total", "Requests not admitted, by reason.", prometheus.Labels{"reason": r.String()},
+			func(l lease.Stats) uint64 { return l.Refusals[r] })
+	}
+	counter("sluice_double_settles_total", "Settles of a reservation that was not open. 0, or a fault in the sidecar.", nil,
+		func(l lease.Stats) uint64 { return l.DoubleSettles })
+	counter("sluice_fences_total", "Times quotad fenced this process.", nil, func(l lease.Stats) uint64 { return l.Fences })
+}

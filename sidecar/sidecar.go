@@ -1,0 +1,323 @@
+// Package sidecar wires the rooms of the sidecar together: the data plane that lives next to an application.
+package sidecar
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	quotav1 "github.com/sluice-gateway/sluice/proto/gen/quota/v1"
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/anthropic"
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/openai"
+	"github.com/sluice-gateway/sluice/sidecar/internal/estimate"
+	"github.com/sluice-gateway/sluice/sidecar/internal/gateway"
+	"github.com/sluice-gateway/sluice/sidecar/internal/link"
+	"github.com/sluice-gateway/sluice/sidecar/internal/policy"
+	"github.com/sluice-gateway/sluice/sidecar/internal/relay"
+	"github.com/sluice-gateway/sluice/sidecar/internal/route"
+	"github.com/sluice-gateway/sluice/sidecar/internal/usage"
+	"github.com/sluice-gateway/sluice/sidecar/lease"
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+)
+
+// leaveWait bounds each farewell to quotad while stopping.
+const leaveWait = 3 * time.Second
+
+// Sidecar is one process's data plane. New opens what must be exclusive, Run serves until its context ends.
+type Sidecar struct {
+	cfg   Config
+	build string
+	log   *zap.Logger
+
+	policy  *policy.Store
+	lease   *lease.Client
+	usage   *usage.Recorder
+	rollups *usage.Querier
+	router  *route.Router
+	relay   *relay.Client
+	watch   *relay.Watcher
+	link    *link.Link
+	gateway *gateway.Gateway
+	server  *gateway.Server
+	metrics *prometheus.Registry
+
+	data, ops, unix net.Listener
+	acked           atomic.Uint64 // newest snapshot in force
+	draining        atomic.Bool
+	cluster         atomic.Pointer[string]
+	snapshotFault   atomic.Pointer[string] // why the last good snapshot is not on disk; nil when it is
+}
+
+// New opens the data directory and the listeners and puts the last good snapshot in force. The configuration must be
+// valid.
+func New(cfg Config, build string, log *zap.Logger) (*Sidecar, error) {
+	s := &Sidecar{cfg: cfg, build: build, log: log, metrics: prometheus.NewRegistry()}
+	if err := s.open(); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func (s *Sidecar) open() error {
+	if err := os.MkdirAll(s.cfg.DataDir, 0o700); err != nil {
+		return fmt.Errorf("data directory: %w", err)
+	}
+	var err error
+	s.lease, err = lease.New(lease.Config{
+		Dir: filepath.Join(s.cfg.DataDir, "lease"), Identity: s.cfg.Identity,
+	}, s.log.Named("lease"))
+	if err != nil {
+		return fmt.Errorf("data directory %s: %w", s.cfg.DataDir, err)
+	}
+	var name [8]byte
+	_, _ = rand.Read(name[:]) // never fails: crypto/rand ends the process instead
+	s.usage, err = usage.Open(filepath.Join(s.cfg.DataDir, "events"), hex.EncodeToString(name[:]), s.log.Named("usage"))
+	if err != nil {
+		return err
+	}
+	s.rollups = usage.NewQuerier()
+	s.policy = policy.NewStore(s.cfg.DataDir)
+	s.restore()
+	if s.watch, err = relay.NewWatcher(); err != nil {
+		return fmt.Errorf("watch callers: %w", err)
+	}
+	s.router, s.relay = route.New(), relay.NewClient(relay.Config{UserAgent: "sluice/" + s.build})
+	var tlsConfig *tls.Config
+	if !s.cfg.Dev {
+		if tlsConfig, err = s.cfg.TLS.client(); err != nil {
+			return err
+		}
+	}
+	s.link = link.New(link.Config{Addresses: s.cfg.Quotad, TLS: tlsConfig}, s, s.log.Named("link"))
+	secret, err := readSecret(s.cfg.DefaultKeyFile)
+	if err != nil {
+		return err
+	}
+	s.gateway = &gateway.Gateway{
+		Policy: s.policy, Lease: s.lease, Estimate: estimate.New(), Route: s.router, Relay: s.relay, Watch: s.watch,
+		Adapters: map[string]adapter.Adapter{
+			"openai": openai.New(), "compatible": openai.New(), "anthropic": anthropic.New(),
+		},
+		Usage: s.usage, Rollups: s.rollups, Metrics: gateway.NewMetrics(s.metrics), Log: s.log.Named("gateway"),
+		Connected: func() bool { return s.link.State().Connected }, DefaultSecret: secret,
+	}
+	s.server = gateway.NewServer(s.gateway)
+	s.collect()
+	return s.listen()
+}
+
+// restore puts the last good snapshot in force and writes the usage rows of requests a killed predecessor left open.
+func (s *Sidecar) restore() {
+	snap, err := s.policy.Load()
+	if err != nil {
+		s.log.Warn("starting without a configuration until quotad is reached", zap.Error(err))
+	}
+	if snap != nil {
+		s.lease.Configure(snap.GetResources())
+		s.acked.Store(snap.GetVersion())
+		s.cluster.Store(&snap.ClusterId)
+	}
+	lost := s.lease.Predecessor()
+	for _, h := range lost {
+		e, err := gateway.LostEvent(s.policy.Rules(), h.Note)
+		if err != nil {
+			s.log.Error("a lost request has no usage row; its money is accounted for", zap.Error(err))
+			continue
+		}
+		s.usage.Record(e)
+	}
+	if len(lost) > 0 {
+		s.log.Warn("the last process ended with requests open; they count as spent in full", zap.Int("requests", len(lost)))
+	}
+}
+
+func (s *Sidecar) listen() error {
+	var err error
+	if s.data, err = net.Listen("tcp", s.cfg.Listen); err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	if s.ops, err = net.Listen("tcp", s.cfg.OpsListen); err != nil {
+		return fmt.Errorf("ops_listen: %w", err)
+	}
+	if s.cfg.UnixSocket == "" {
+		return nil
+	}
+	_ = os.Remove(s.cfg.UnixSocket) // left by a killed process; the data directory's lock says that it is dead
+	if s.unix, err = net.Listen("unix", s.cfg.UnixSocket); err != nil {
+		return fmt.Errorf("unix_socket: %w", err)
+	}
+	if err := os.Chmod(s.cfg.UnixSocket, 0o600); err != nil {
+		return fmt.Errorf("unix_socket: %w", err)
+	}
+	return nil
+}
+
+// Addr is where the data listener is.
+func (s *Sidecar) Addr() string { return s.data.Addr().String() }
+
+// OpsAddr is where the ops listener is.
+func (s *Sidecar) OpsAddr() string { return s.ops.Addr().String() }
+
+// Run serves until ctx ends, then drains: it gives bucket leases and shares back first, since a shutdown may be cut
+// short; lets running streams end, up to the drain timeout; and files what they used.
+func (s *Sidecar) Run(ctx context.Context) error {
+	// The rooms outlive ctx: draining needs them.
+	life, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	rooms, _ := errgroup.WithContext(life)
+	rooms.Go(func() error { return s.lease.Run(life) })
+	rooms.Go(func() error { return s.usage.Run(life) })
+	rooms.Go(func() error { return s.watch.Run(life) })
+	rooms.Go(func() error { return s.relay.Run(life) })
+	rooms.Go(func() error { return s.link.Run(life) })
+
+	ops := &http.Server{Handler: s.opsHandler(), ReadHeaderTimeout: 5 * time.Second}
+	listeners, failed := errgroup.WithContext(ctx)
+	listeners.Go(func() error { return s.server.Serve(s.data) })
+	if s.unix != nil {
+		listeners.Go(func() error { return s.server.Serve(s.unix) })
+	}
+	rooms.Go(func() error {
+		if err := ops.Serve(s.ops); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	})
+	<-failed.Done() // asked to stop, or a listener failed
+	s.drain(context.WithoutCancel(ctx))
+	err := listeners.Wait()
+	stop()
+	_ = ops.Close()
+	return errors.Join(err, rooms.Wait())
+}
+
+func (s *Sidecar) drain(ctx context.Context) {
+	s.draining.Store(true)
+	s.log.Info("draining")
+	farewell := func(what string, f func(context.Context) error) {
+		ctx, cancel := context.WithTimeout(ctx, leaveWait)
+		defer cancel()
+		if err := f(ctx); err != nil {
+			s.log.Warn("could not tell quotad before stopping", zap.String("what", what), zap.Error(err))
+		}
+	}
+	farewell("leases", s.lease.Leave)
+	streams, cancel := context.WithTimeout(ctx, s.cfg.DrainTimeout)
+	defer cancel()
+	if err := s.server.Shutdown(streams); err != nil {
+		s.log.Warn("streams were cut at the drain timeout", zap.Error(err))
+	}
+	farewell("final totals", s.lease.Leave)
+	farewell("usage", s.usage.Flush)
+}
+
+// Close gives back files and locks. It is safe after a New that failed.
+func (s *Sidecar) Close() error {
+	var err error
+	for _, l := range []net.Listener{s.data, s.ops, s.unix} {
+		if l != nil {
+			_ = l.Close() // mostly closed by its server already
+		}
+	}
+	if s.usage != nil {
+		err = errors.Join(err, s.usage.Close())
+	}
+	if s.lease != nil {
+		err = errors.Join(err, s.lease.Close())
+	}
+	return err
+}
+
+func readSecret(file string) (string, error) {
+	if file == "" {
+		return "", nil
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("default_key_file: %w", err)
+	}
+	return strings.TrimSpace(string(b)), nil
+}
+
+// Hello implements link.Handler.
+func (s *Sidecar) Hello() *quotav1.Hello {
+	h := &quotav1.Hello{
+		Identity: s.cfg.Identity, Incarnation: s.lease.Incarnation(), ConfigVersion: s.acked.Load(), Build: s.build,
+	}
+	if c := s.cluster.Load(); c != nil {
+		h.ClusterId = *c
+	}
+	return h
+}
+
+// Connected implements link.Handler.
+func (s *Sidecar) Connected(w *quotav1.Welcome) {
+	s.cluster.Store(&w.ClusterId)
+	s.lease.Connected(s.link)
+	s.usage.Connected(s.link)
+	s.rollups.Connected(s.link)
+}
+
+// Disconnected implements link.Handler.
+func (s *Sidecar) Disconnected() {
+	s.lease.Disconnected()
+	s.usage.Disconnected()
+	s.rollups.Disconnected()
+}
+
+// Handle implements link.Handler.
+func (s *Sidecar) Handle(m *quotav1.SessionResponse) {
+	switch m := m.GetMessage().(type) {
+	case *quotav1.SessionResponse_RenewReply:
+		s.lease.HandleRenewReply(m.RenewReply)
+	case *quotav1.SessionResponse_FileFinalReply:
+		s.lease.HandleFileFinalReply(m.FileFinalReply)
+	case *quotav1.SessionResponse_Wake:
+		s.lease.Wake()
+	case *quotav1.SessionResponse_Snapshot:
+		s.install(m.Snapshot)
+	case *quotav1.SessionResponse_Credentials:
+		s.policy.SetSecrets(m.Credentials)
+	case *quotav1.SessionResponse_UsageAck:
+		s.usage.HandleAck(m.UsageAck)
+	case *quotav1.SessionResponse_UsageResult:
+		s.rollups.HandleResult(m.UsageResult)
+	}
+}
+
+// install puts a snapshot in force. The lease machine learns of new resources before any request can draw on them.
+func (s *Sidecar) install(snap *quotav1.Snapshot) {
+	if _, err := policy.Compile(snap); err != nil {
+		s.log.Error("snapshot refused, the last one stays in force", zap.Error(err))
+		return
+	}
+	s.lease.Configure(snap.GetResources())
+	rules, err := s.policy.Install(snap)
+	s.snapshotFault.Store(nil)
+	if err != nil {
+		text := err.Error()
+		s.snapshotFault.Store(&text)
+		s.log.Warn("snapshot is in force but not on disk", zap.Error(err))
+	}
+	if rules == nil {
+		return
+	}
+	s.acked.Store(rules.Version)
+	s.link.Send(&quotav1.SessionRequest{Message: &quotav1.SessionRequest_ConfigAck{
+		ConfigAck: &quotav1.ConfigAck{Version: rules.Version},
+	}})
+	s.log.Info("configuration in force", zap.Uint64("version", rules.Version), zap.Int("keys", rules.Keys()))
+}
