@@ -100,6 +100,7 @@ func (m *Machine) Withdraw(now int64, w *Waiting, gone bool) {
 	h, v := Hold{}, Verdict{Reason: CallerGone}
 	switch {
 	case gone:
+		m.forgetDemand(w.needs)
 	case m.leaving:
 		v = m.unavailable(0, 0)
 	default:
@@ -108,6 +109,15 @@ func (m *Machine) Withdraw(now int64, w *Waiting, gone bool) {
 	v.Waited = time.Duration(max(0, now-w.since))
 	w.done, w.Hold, w.Verdict = true, h, v
 	m.count(v)
+}
+
+// forgetDemand takes back what a request added that nobody wants any more.
+func (m *Machine) forgetDemand(needs []Need) {
+	for _, n := range needs {
+		if r := m.resources[n.Resource]; r != nil && r.current != nil {
+			r.current.use = max(0, r.current.use-n.Amount)
+		}
+	}
 }
 
 // takeAsks fills the next renew with waiting requests. Those that can be decided here by now are.

@@ -84,7 +84,7 @@ func New(cfg Config, log *zap.Logger) (*Client, error) {
 func (c *Client) takeOver(p *past) {
 	c.lost = p.lost()
 	if p.proven {
-		c.m.inherit(c.cfg.Now(), p.shares, p.until)
+		c.m.Inherit(c.cfg.Now(), p.shares, p.until)
 	}
 	finals := p.finals
 	if f := p.final(); f != nil {
@@ -149,7 +149,8 @@ func (c *Client) Wake() {
 	c.wakeRun()
 }
 
-// HandleRenewReply takes the answer to a renew. It does not keep r.
+// HandleRenewReply takes the answer to a renew. It does not keep r. A reply names no incarnation, so none that an ended
+// session brought may be passed once Connected was called for the next.
 func (c *Client) HandleRenewReply(r *quotav1.RenewReply) {
 	next := uint64(0)
 	if r.GetFenced() {

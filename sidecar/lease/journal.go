@@ -141,7 +141,7 @@ func (j *journal) append(kind byte, payload []byte) (room bool) {
 	binary.LittleEndian.PutUint32(rec[0:], uint32(len(payload)))
 	rec[8] = kind
 	copy(rec[9:], payload)
-	binary.LittleEndian.PutUint32(rec[4:], sumRecord(j.seed, rec[0:4], kind, payload))
+	binary.LittleEndian.PutUint32(rec[4:], sumRecord(j.seed, rec))
 	was := j.pos
 	j.pos = end
 	j.setTail()
@@ -156,17 +156,20 @@ func (j *journal) setTail() {
 	storeWord(j.segments[j.at].mem[tailAt:], tailWord(j.seed, j.pos))
 }
 
+// tailWord is a position and its check: the sum of the position's bytes, without help that would allocate.
 func tailWord(seed uint32, pos int) uint64 {
-	var p [4]byte
-	binary.LittleEndian.PutUint32(p[:], uint32(pos))
-	return uint64(pos)<<32 | uint64(crc32.Update(seed, castagnoli, p[:]))
+	sum := ^seed
+	for p, i := uint32(pos), 0; i < 4; i++ {
+		sum = castagnoli[byte(sum)^byte(p)] ^ sum>>8
+		p >>= 8
+	}
+	return uint64(pos)<<32 | uint64(^sum)
 }
 
-// sumRecord is seeded by the segment's generation, so that records of an earlier use are not taken for new ones.
-func sumRecord(seed uint32, length []byte, kind byte, payload []byte) uint32 {
-	s := crc32.Update(seed, castagnoli, length)
-	s = crc32.Update(s, castagnoli, []byte{kind})
-	return crc32.Update(s, castagnoli, payload)
+// sumRecord sums a record but for its sum. It is seeded by the segment's generation, so that records of an earlier use
+// are not taken for new ones.
+func sumRecord(seed uint32, rec []byte) uint32 {
+	return crc32.Update(crc32.Update(seed, castagnoli, rec[0:4]), castagnoli, rec[8:])
 }
 
 // storeWord stores eight bytes at once. mem is 8-aligned: segments are page-aligned, or heap memory of that size.

@@ -62,7 +62,7 @@ func openJournal(dir string, size int) (j *journal, before *past, closer func() 
 
 func flock(f *os.File) error {
 	for {
-		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != unix.EINTR {
+		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); !errors.Is(err, unix.EINTR) {
 			return err
 		}
 	}
@@ -122,10 +122,10 @@ func mapSegment(path string, size int) (segment, error) {
 func allocate(f *os.File, size int64) error {
 	for {
 		err := unix.Fallocate(int(f.Fd()), 0, 0, size)
-		if err == unix.EINTR {
+		if errors.Is(err, unix.EINTR) {
 			continue
 		}
-		if err != unix.EOPNOTSUPP {
+		if !errors.Is(err, unix.EOPNOTSUPP) {
 			return err
 		}
 		break

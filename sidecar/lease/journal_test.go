@@ -44,14 +44,33 @@ func journaled(size int) *Machine {
 	m := NewMachine(Config{}, 42, now)
 	m.Configure(now, []*quotav1.Resource{bucketOf(1, 600, 100), budgetOf(3, 1_000_000_000, jan, true)})
 	m.journal = memoryJournal(size)
+	m.standbyUntil = 1 << 62
 	m.checkpoint()
 	m.Connected(now)
+	enrich(m)
+	return m
+}
+
+// enrich lets nobody be refused for want of balance.
+func enrich(m *Machine) {
 	for _, r := range m.resources {
-		m.counterOf(r).granted = 1 << 50
+		c := m.counterOf(r)
+		c.granted += max(0, 1<<40-c.balance())
 	}
 	m.usableUntil = 1 << 62
-	m.standbyUntil = 1 << 62
-	return m
+}
+
+// rich gives a client balances as if quotad had.
+func rich(c *Client) {
+	c.Configure([]*quotav1.Resource{bucketOf(1, 600, 100), budgetOf(3, 1_000_000_000, jan, true)})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.m.standbyUntil = c.cfg.Now() + int64(1e12)
+	c.m.setShares([]*quotav1.Share{{Resource: 1, PerMinute: 600}})
+	c.m.journalShares()
+	c.m.seq++
+	c.m.journalRenew(&quotav1.Renew{Seq: c.m.seq})
+	enrich(c.m)
 }
 
 // compareFinal is the promise of the journal: a successor knows exactly what the machine knows.
@@ -101,6 +120,7 @@ func TestJournalMirrorsTheMachine(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"reserve": func(t *rapid.T) {
 				n++
+				enrich(m)
 				note := fmt.Appendf(nil, "request %d %s", n, bytes.Repeat([]byte{'x'}, rapid.IntRange(0, 180).Draw(t, "pad")))
 				h, v, ask := m.Reserve(now, Share, []Need{{1, 1}, {3, rapid.Int64Range(0, 1e6).Draw(t, "money")}}, note)
 				if v.OK {
@@ -134,10 +154,6 @@ func TestJournalMirrorsTheMachine(t *testing.T) {
 				m.Poll(now)
 				m.Apply(now, &quotav1.RenewReply{Seq: m.seq, Fenced: true}, m.incarnation+1)
 				m.Connected(now)
-				for _, r := range m.resources {
-					m.counterOf(r).granted = 1 << 50
-				}
-				m.usableUntil = 1 << 62
 			},
 			"": func(t *rapid.T) {
 				if err := compareFinal(m, readBoth(contents(m.journal))); err != nil {
@@ -208,7 +224,7 @@ func TestJournalBoundsOpenHolds(t *testing.T) {
 	m := journaled(segmentBytesMin)
 	n := 0
 	for ; ; n++ {
-		_, v, _ := m.Reserve(2e9, Share, []Need{{3, 1}}, make([]byte, MaxNoteBytes))
+		_, v, _ := m.Reserve(2e9, Share, []Need{{3, 1}}, fmt.Appendf(nil, "%0200d", n))
 		if !v.OK {
 			if v.Reason != Unavailable {
 				t.Fatalf("got %+v", v)

@@ -377,74 +377,6 @@ func TestBrokenCallersPanic(t *testing.T) {
 	}
 }
 
-func TestFencedGoesOnAsANewProcess(t *testing.T) {
-	b := newBed(t)
-	b.m.Connected(b.now)
-	w := b.ask(Need{moneyID, 1000})
-	b.exchange()
-	b.l.fenced[7] = true
-	b.after(50 * time.Millisecond)
-	waiting := b.ask(Need{moneyID, 900_000})
-	b.exchange()
-	if b.m.Incarnation() != 8 || b.m.connected || len(b.m.counters) != 0 {
-		t.Fatalf("incarnation %d connected %v counters %d", b.m.Incarnation(), b.m.connected, len(b.m.counters))
-	}
-	b.m.Settle(w.Hold, []Need{{moneyID, 1000}})
-	b.m.Connected(b.now)
-	if r := b.exchange(); r.Seq != 1 || r.Incarnation != 8 || r.Counters[0].Spent != 0 {
-		t.Fatalf("got %v, want a process that has spent nothing", r)
-	}
-	if !waiting.Verdict.OK {
-		t.Fatalf("got %+v, want the waiting request to be granted", waiting.Verdict)
-	}
-}
-
-func TestGoneResource(t *testing.T) {
-	b := newBed(t)
-	b.m.Connected(b.now)
-	w := b.ask(Need{1, 1})
-	b.exchange()
-	b.l.gone[counterKey{1, 0}] = true
-	b.renew()
-	b.refused(Share, Unavailable, Need{1, 1})
-	b.m.Settle(w.Hold, []Need{{1, 1}}) // to nobody
-	if c := b.counter(1, 0); c.spent != 0 || c.granted != 0 || b.m.stats.straySettles != 0 {
-		t.Fatalf("counter %+v, stats %+v, want a counter that starts over", c, b.m.stats)
-	}
-}
-
-func TestLeave(t *testing.T) {
-	b := newBed(t)
-	b.m.Connected(b.now)
-	b.l.shares, b.l.version = []*quotav1.Share{{Resource: 1, PerMinute: 60}}, 1
-	w := b.ask(Need{1, 1}, Need{moneyID, 1000})
-	b.exchange()
-	b.m.Leave()
-	b.refused(Share, Unavailable, Need{1, 1})
-	b.after(50 * time.Millisecond)
-	r := b.exchange()
-	if !r.Leaving {
-		t.Fatal("the renew does not say that it leaves")
-	}
-	for _, c := range b.m.counters {
-		if c.balance() != 0 {
-			t.Errorf("%v keeps %d", c.key, c.balance())
-		}
-	}
-	if len(b.m.shares) != 0 || b.m.standbyUntil != 0 {
-		t.Error("shares outlive leaving")
-	}
-	b.m.Settle(w.Hold, []Need{{1, 1}, {moneyID, 300}})
-	b.m.Leave()
-	b.after(50 * time.Millisecond)
-	if r = b.exchange(); r.Counters[1].Spent != 300 || r.Counters[1].Held != 0 || !r.Leaving {
-		t.Fatalf("got %v, want the final totals", r)
-	}
-	if a := b.l.account(7, counterKey{moneyID, jan}); a.out() != 0 {
-		t.Fatalf("%d still out after the last renew", a.out())
-	}
-}
-
 func TestRemaining(t *testing.T) {
 	b := newBed(t)
 	b.m.Connected(b.now)
@@ -460,5 +392,88 @@ func TestRemaining(t *testing.T) {
 	left, limit, _, ends, ok := b.m.Remaining(moneyID)
 	if !ok || left != 999_000 || limit != 1_000_000 || ends != 1<<41 {
 		t.Errorf("budget: left %d limit %d ends %d ok %v", left, limit, ends, ok)
+	}
+}
+
+func TestAskNamesEachResourceOnce(t *testing.T) {
+	b := newBed(t)
+	b.m.Connected(b.now)
+	w := b.ask(Need{1, 2}, Need{1, 3}, Need{moneyID, 0})
+	r := b.exchange()
+	if n := r.Asks[0].Needs; len(n) != 1 || n[0].Amount != 5 {
+		t.Fatalf("got %v, want 5 of resource 1", n)
+	}
+	b.m.Settle(w.Hold, []Need{{1, 4}, {moneyID, 20}}) // a need of 0 may still cost something
+	if c := b.counter(moneyID, jan); c.spent != 20 || b.m.stats.straySettles != 0 {
+		t.Fatalf("spent %d, stray %d, want 20 and 0", c.spent, b.m.stats.straySettles)
+	}
+}
+
+func TestTooLargeIsRemembered(t *testing.T) {
+	b := newBed(t)
+	b.m.Connected(b.now)
+	w := b.ask(Need{moneyID, 2_000_000})
+	r := b.m.Poll(b.now)
+	b.m.Apply(b.now, &quotav1.RenewReply{
+		Seq: r.Seq, UsableForMs: 10_000, StandbyForMs: 60_000,
+		Asks: []*quotav1.AskResult{
+			{Id: 12345}, // not one of ours
+			{Id: w.id, Resource: moneyID, Shortage: quotav1.Shortage_SHORTAGE_TOO_LARGE, Left: 7},
+		},
+	}, 8)
+	if w.Verdict.Reason != TooLarge || w.Verdict.Limit != 1_000_000 || w.Verdict.Left != 7 {
+		t.Fatalf("got %+v", w.Verdict)
+	}
+	b.refused(Share, TooLarge, Need{moneyID, 2_000_001})
+	b.ask(Need{moneyID, 1_000_000})
+}
+
+func TestUnansweredAskIsAskedAgain(t *testing.T) {
+	b := newBed(t)
+	b.m.Connected(b.now)
+	w := b.ask(Need{1, 1})
+	r := b.m.Poll(b.now)
+	b.m.Apply(b.now, &quotav1.RenewReply{Seq: r.Seq, UsableForMs: 10_000}, 8) // a reply without results
+	if w.Done() {
+		t.Fatalf("got %+v", w.Verdict)
+	}
+	b.l.seqs[7] = 1
+	b.after(50 * time.Millisecond)
+	b.exchange()
+	if !w.Verdict.OK {
+		t.Fatalf("got %+v, want a grant", w.Verdict)
+	}
+}
+
+func TestReasonsHaveNames(t *testing.T) {
+	seen := map[string]bool{}
+	for r := Granted; r < NumReasons; r++ {
+		if seen[r.String()] || r.String() == NumReasons.String() {
+			t.Errorf("reason %d is called %q", r, r)
+		}
+		seen[r.String()] = true
+	}
+}
+
+func TestLeaseCountsFromTheFirstSend(t *testing.T) {
+	b := newBed(t)
+	b.m.Connected(b.now)
+	w := b.ask(Need{1, 1})
+	start := b.now
+	first := b.m.Poll(b.now)
+	for range 3 {
+		b.after(700 * time.Millisecond)
+		if b.m.Poll(b.now) != first {
+			t.Fatal("not sent again")
+		}
+	}
+	rep, err := b.l.renew(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.m.Apply(b.now, rep, 8)
+	if !w.Verdict.OK || b.m.usableUntil != start+10_000*ms || b.m.standbyUntil != start+3_600_000*ms {
+		t.Fatalf("usable for %d ms, standby for %d ms from the first send", (b.m.usableUntil-start)/ms,
+			(b.m.standbyUntil-start)/ms)
 	}
 }

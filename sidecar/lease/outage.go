@@ -32,8 +32,17 @@ type trickle struct {
 
 const perUnit = 60_000
 
-// inherit takes over the shares of a dead predecessor on this disk. It must not be called once quotad was reached.
-func (m *Machine) inherit(now int64, shares []*quotav1.Share, until int64) {
+// Shares are the standing shares in force, by resource, and their end; nil when there are none.
+func (m *Machine) Shares(now int64) (shares []*quotav1.Share, until int64) {
+	if now >= m.standbyUntil || len(m.shares) == 0 {
+		return nil, 0
+	}
+	return m.sortedShares(), m.standbyUntil
+}
+
+// Inherit takes over the shares of a predecessor that is dead beyond doubt. It must not be called once quotad was
+// reached.
+func (m *Machine) Inherit(now int64, shares []*quotav1.Share, until int64) {
 	if until <= now || len(shares) == 0 {
 		return
 	}

@@ -127,7 +127,7 @@ func TestNeverReached(t *testing.T) {
 	b.after(2500 * time.Millisecond)
 	b.refused(Open, Unavailable, Need{softID, 1})
 	b.refused(Share, Unavailable, Need{1, 1})
-	b.m.inherit(b.now, []*quotav1.Share{{Resource: 1, PerMinute: 60}}, b.now+int64(time.Minute))
+	b.m.Inherit(b.now, []*quotav1.Share{{Resource: 1, PerMinute: 60}}, b.now+int64(time.Minute))
 	b.refused(Share, Unavailable, Need{1, 1}) // from empty
 	b.after(time.Second)
 	b.must(Need{1, 1})
@@ -206,5 +206,20 @@ func TestTrickleDepth(t *testing.T) {
 	tr.take(now, 6000, 0, 2000) // more than 5 s of the share: gathers its own need
 	if _, ok := tr.take(now, 6000, 0, 1); !ok {
 		t.Fatal("a small one")
+	}
+}
+
+func TestLoweredLimitLowersTheShare(t *testing.T) {
+	b := newOutage(t)
+	b.leaseEnds()
+	b.after(2 * time.Second)
+	b.must(Need{1, 1})
+	b.m.Configure(b.now, []*quotav1.Resource{bucketOf(1, 6, 60)})
+	b.after(5 * time.Second)
+	v := b.refused(Share, Unavailable, Need{1, 1}) // 6 a minute from now on
+	b.now += int64(v.RetryAfter)
+	b.must(Need{1, 1})
+	if v.RetryAfter > 5*time.Second {
+		t.Fatalf("retry after %v, want the rest of 10s", v.RetryAfter)
 	}
 }

@@ -56,11 +56,11 @@ func readPast(mem []byte, inode uint64, boot [16]byte) *past {
 		if length > tail-pos-recordOverhead {
 			break
 		}
-		kind, payload := mem[pos+8], mem[pos+recordOverhead:pos+recordOverhead+length]
-		if sumRecord(seed, mem[pos:pos+4], kind, payload) != le.Uint32(mem[pos+4:]) || !p.apply(kind, payload) {
+		rec := mem[pos : pos+recordOverhead+length]
+		if sumRecord(seed, rec) != le.Uint32(rec[4:]) || !p.apply(rec[8], rec[recordOverhead:]) {
 			break
 		}
-		pos += recordOverhead + length
+		pos += len(rec)
 	}
 	p.proven = intact && pos == tail && le.Uint64(mem[24:]) == inode && inode != 0 &&
 		[16]byte(mem[32:48]) == boot && boot != [16]byte{}

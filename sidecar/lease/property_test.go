@@ -104,6 +104,7 @@ func TestMachineConserves(t *testing.T) {
 			}
 			if m.Apply(now, rep, incarnation+1) {
 				incarnation++
+				wire = nil // with the session that was fenced
 				m.Connected(now)
 			}
 			collect()
@@ -129,7 +130,7 @@ func TestMachineConserves(t *testing.T) {
 				case v.OK:
 					for i := range h.h.n {
 						n := h.h.needs[i]
-						if n.counter != nil && n.amount > balances[n.counter] {
+						if n.counter != nil && n.amount > 0 && n.amount > balances[n.counter] {
 							t.Fatalf("reserved %d of %d", n.amount, balances[n.counter])
 						}
 						if n.counter != nil && n.counter.key.period == 0 && n.amount > 0 && !usable {

@@ -17,6 +17,7 @@ import (
 // proposal is one call of Propose.
 type proposal struct {
 	ops   []*raftlogv1.Op
+	bytes int          // encoded, about
 	taken atomic.Bool  // by the batcher, to be sent, or by a caller that stopped waiting
 	done  chan outcome // holds one
 }
@@ -67,15 +68,17 @@ func (n *Node) propose(ctx context.Context, ops []*raftlogv1.Op) ([]Result, erro
 	if len(ops) == 0 || len(ops) > entryOpsMax {
 		panic(fmt.Sprintf("BUG: replica: %d operations proposed at once", len(ops)))
 	}
+	bytes := 0
 	for _, op := range ops {
 		if op.GetOp() == nil {
 			panic("BUG: replica: operation without content proposed")
 		}
+		bytes += proto.Size(op)
 	}
 	if n.serving.Load() == nil {
 		return nil, n.notServing()
 	}
-	p := &proposal{ops: ops, done: make(chan outcome, 1)}
+	p := &proposal{ops: ops, bytes: bytes, done: make(chan outcome, 1)}
 	select {
 	case n.batch.queue <- p:
 	default:
@@ -128,18 +131,18 @@ func (n *Node) runBatcher(ctx context.Context) {
 // ended.
 func (b *batcher) gather(ctx context.Context, first *proposal) (batch []*proposal, carry *proposal) {
 	batch = append(batch, first)
-	ops := len(first.ops)
+	ops, bytes := len(first.ops), first.bytes
 	// add reports whether there is room for more.
 	add := func(p *proposal) bool {
-		if ops+len(p.ops) > entryOpsMax {
+		if ops+len(p.ops) > entryOpsMax || bytes+p.bytes > entryBytesMax {
 			carry = p
 			return false
 		}
 		batch = append(batch, p)
-		ops += len(p.ops)
+		ops, bytes = ops+len(p.ops), bytes+p.bytes
 		return ops < entryOpsMax
 	}
-	room := ops < entryOpsMax
+	room := ops < entryOpsMax && bytes < entryBytesMax
 	for room && len(b.queue) > 0 {
 		room = add(<-b.queue)
 	}

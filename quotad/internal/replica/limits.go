@@ -6,6 +6,8 @@ import "time"
 const (
 	// entryOpsMax is the most operations in one Raft entry. More go into the next entry.
 	entryOpsMax = 512
+	// entryBytesMax is how large an entry may grow by batching. One call of Propose that is larger goes alone.
+	entryBytesMax = 256 << 10
 	// entryWaitMax is how long an operation waits for company while other entries are in flight.
 	entryWaitMax = time.Millisecond
 	// entriesInFlightMax is how many entries may wait for their commit. Beyond it operations gather in the queue.

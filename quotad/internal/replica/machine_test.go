@@ -196,7 +196,9 @@ func TestRecordsRoundTrip(t *testing.T) {
 
 func TestChangeIsAllOrNothing(t *testing.T) {
 	m := newMachine(ledger.Config{})
-	apply := func(index uint64, op *raftlogv1.Op) Result { return m.Apply(index, &raftlogv1.Entry{Ops: []*raftlogv1.Op{op}})[0] }
+	apply := func(index uint64, op *raftlogv1.Op) Result {
+		return m.Apply(index, &raftlogv1.Entry{Ops: []*raftlogv1.Op{op}})[0]
+	}
 
 	r := apply(5, changeOp(teamObject(t, "t1", "Asia/Kolkata", 1e9, 60)))
 	if r.Change.Refusal != nil || r.Change.Version != 5 || r.Index != 5 {

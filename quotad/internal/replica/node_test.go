@@ -16,6 +16,7 @@ import (
 
 	raftlogv1 "github.com/sluice-gateway/sluice/proto/gen/raftlog/v1"
 	"github.com/sluice-gateway/sluice/quotad/internal/store"
+	"github.com/sluice-gateway/sluice/quotad/ledger"
 )
 
 func TestSingleNodeServes(t *testing.T) {
@@ -446,18 +447,33 @@ func BenchmarkPropose(b *testing.B) {
 		b.Run(bb.name, func(b *testing.B) {
 			n := start(b, single(b))
 			n.untilServing()
+			if _, err := n.Propose(ctxFor(b), changeOp(teamObject(b, "t", "", 1e12, 1e9))); err != nil {
+				b.Fatal(err)
+			}
+			var resources []ledger.Resource
+			n.View(func(m *Machine) { resources = m.Ledger.Resources() })
 			before := n.raft.LastIndex()
 			ops := make(chan struct{}, bb.callers)
 			var wg sync.WaitGroup
 			ctx := context.Background()
 			b.ReportAllocs()
 			b.ResetTimer()
-			for range bb.callers {
+			for i := range bb.callers {
 				wg.Go(func() {
-					op := &raftlogv1.Op{Op: &raftlogv1.Op_Renew{Renew: &raftlogv1.Renew{Identity: "s", Incarnation: 1, Seq: 1}}}
+					// Each caller is a sidecar with demand on one bucket and one budget.
+					renew := &raftlogv1.Renew{Identity: "s", Incarnation: uint64(i + 1)}
+					for _, r := range resources {
+						c := &raftlogv1.Counter{Resource: r.ID, Demand: 10}
+						if p, ok := r.Open(); ok {
+							c.Period = p.Period
+						}
+						renew.Counters = append(renew.Counters, c)
+					}
+					op := &raftlogv1.Op{Op: &raftlogv1.Op_Renew{Renew: renew}}
 					for range ops {
-						if _, err := n.Propose(ctx, op); err != nil {
-							b.Error(err)
+						renew.Seq++
+						if res, err := n.Propose(ctx, op); err != nil || res[0].Renew.Seq != renew.Seq || res[0].Renew.Fenced {
+							b.Errorf("renew: %+v, %v", res, err)
 						}
 					}
 				})

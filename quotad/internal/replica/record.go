@@ -79,7 +79,9 @@ func (m *Machine) collect() ([]store.Record, Signal) {
 		}
 		records = append(records, record(key, state()))
 	}
-	resources, counters, members, _ := m.Ledger.Touched()
+	resources, counters, members, periods := m.Ledger.Touched()
+	// The open period is part of what sidecars are told of a budget.
+	m.configChanged = m.configChanged || (periods && m.Registry.Version() > 0)
 	for _, id := range resources {
 		s, ok := m.Ledger.ResourceState(id)
 		put(resourceKey(id), ok, func() proto.Message { return resourceTo(s) })

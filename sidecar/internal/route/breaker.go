@@ -60,7 +60,7 @@ func (b *breaker) report(now time.Time, ok bool) {
 		}
 		return
 	}
-	if good, bad := b.counts(now); b.openUntil.IsZero() && good+bad >= breakerMin && bad > good {
+	if good, bad := b.counts(now); !ok && b.openUntil.IsZero() && good+bad >= breakerMin && bad > good {
 		b.openUntil = now.Add(breakerOpenFor)
 	}
 }

@@ -89,6 +89,7 @@ func Open(dir, name string, log *zap.Logger) (*Recorder, error) {
 	if dir == "" {
 		return r, nil
 	}
+	r.own.path = filepath.Join(dir, name+openSuffix) // made with the first event
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		r.fault(err)
 		return r, nil
@@ -107,7 +108,6 @@ func Open(dir, name string, log *zap.Logger) (*Recorder, error) {
 		}
 		r.older = append(r.older, s)
 	}
-	r.own.path = filepath.Join(dir, name+openSuffix) // made with the first event
 	return r, nil
 }
 

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/sluice-gateway/sluice/proto/gen/admin/v1/adminv1connect"
+	"github.com/sluice-gateway/sluice/quotad/internal/api"
+)
+
+const defaultAddr = "http://127.0.0.1:7072"
+
+// console is what the verbs share: where to ask, and how to print.
+type console struct {
+	addr, output string
+}
+
+func (c *console) flags(cmd *cobra.Command) {
+	addr := os.Getenv("SLUICE_ADMIN_ADDR")
+	if addr == "" {
+		addr = defaultAddr
+	}
+	cmd.PersistentFlags().StringVar(&c.addr, "addr", addr, "admin API of any node (or SLUICE_ADMIN_ADDR)")
+	cmd.PersistentFlags().StringVarP(&c.output, "output", "o", "table", "table or json")
+	cmd.PersistentPreRunE = func(*cobra.Command, []string) error {
+		if c.output != "table" && c.output != "json" {
+			return fmt.Errorf("--output: %q is neither table nor json", c.output)
+		}
+		if !strings.Contains(c.addr, "://") {
+			c.addr = "http://" + c.addr
+		}
+		return nil
+	}
+}
+
+// ask makes one call. A follower's refusal names the leader, which is then asked, once.
+func ask[Req, Resp any](ctx context.Context, c *console,
+	call func(adminv1connect.AdminServiceClient, context.Context, *connect.Request[Req]) (*connect.Response[Resp], error), msg *Req,
+) (*Resp, error) {
+	resp, err := call(adminv1connect.NewAdminServiceClient(http.DefaultClient, c.addr), ctx, connect.NewRequest(msg))
+	var ce *connect.Error
+	if errors.As(err, &ce) {
+		if leader := ce.Meta().Get(api.LeaderHeader); leader != "" {
+			resp, err = call(adminv1connect.NewAdminServiceClient(http.DefaultClient, "http://"+leader), ctx, connect.NewRequest(msg))
+		}
+	}
+	if errors.As(err, &ce) {
+		return nil, errors.New(ce.Message())
+	}
+	if err != nil {
+		return nil, err
+	}
+	return resp.Msg, nil
+}
+
+// print writes a message as JSON, or as the table drawn by table.
+func (c *console) print(w io.Writer, m proto.Message, table func(*tabwriter.Writer)) error {
+	if c.output == "json" {
+		b, err := protojson.MarshalOptions{UseProtoNames: true, EmitUnpopulated: true}.Marshal(m)
+		if err != nil {
+			return err
+		}
+		var v any // protojson varies its spaces on purpose: scripts should not have to mind
+		if err := json.Unmarshal(b, &v); err != nil {
+			return err
+		}
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		return e.Encode(v)
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	table(t)
+	return t.Flush()
+}
+
+func row(w io.Writer, cells ...string) {
+	fmt.Fprintln(w, strings.Join(cells, "\t"))
+}
+
+func num(n int64) string { return strconv.FormatInt(n, 10) }
+
+// dollars writes nano-dollars exactly, with at least two decimals.
+func dollars(nano int64) string {
+	sign, u := "", uint64(nano)
+	if nano < 0 {
+		sign, u = "-", -u
+	}
+	frac := strings.TrimRight(fmt.Sprintf("%09d", u%1e9), "0")
+	for len(frac) < 2 {
+		frac += "0"
+	}
+	return sign + "$" + strconv.FormatUint(u/1e9, 10) + "." + frac
+}
+
+// parseDollars reads a decimal number of dollars exactly into nano-dollars.
+func parseDollars(s string) (int64, error) {
+	bad := fmt.Errorf("%q is not an amount in dollars such as 12.50, with at most 9 decimals", s)
+	text, negative := strings.CutPrefix(s, "-")
+	whole, frac, _ := strings.Cut(strings.TrimPrefix(text, "$"), ".")
+	if whole == "" || len(frac) > 9 || len(whole) > 9 {
+		return 0, bad
+	}
+	n, err := strconv.ParseUint(whole+frac+strings.Repeat("0", 9-len(frac)), 10, 63)
+	if err != nil {
+		return 0, bad
+	}
+	if negative {
+		return -int64(n), nil
+	}
+	return int64(n), nil
+}

@@ -1,0 +1,64 @@
+// Command quotad runs a control-plane node (`quotad serve`) and is the operator's tool for a running cluster.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"os/user"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// version is set by the linker for releases.
+var version = ""
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := command().ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "quotad:", err)
+		os.Exit(1)
+	}
+}
+
+func command() *cobra.Command {
+	c := &console{}
+	root := &cobra.Command{
+		Use:           "quotad",
+		Short:         "Sluice's control plane: limits, budgets, keys, routes, prices and provider credentials",
+		Version:       build(),
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.AddCommand(serveCommand())
+	for _, verb := range []*cobra.Command{
+		applyCommand(c), getCommand(c), historyCommand(c), rollbackCommand(c), keyCommand(c), credentialCommand(c),
+		budgetCommand(c), usageCommand(c), statusCommand(c),
+	} {
+		c.flags(verb)
+		root.AddCommand(verb)
+	}
+	return root
+}
+
+func build() string {
+	if version != "" {
+		return version
+	}
+	if i, ok := debug.ReadBuildInfo(); ok && i.Main.Version != "" {
+		return i.Main.Version
+	}
+	return "dev"
+}
+
+// actor is who the audit names.
+func actor() string {
+	if u, err := user.Current(); err == nil {
+		return u.Username
+	}
+	return "unknown"
+}

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	adminv1 "github.com/sluice-gateway/sluice/proto/gen/admin/v1"
+	"github.com/sluice-gateway/sluice/proto/gen/admin/v1/adminv1connect"
+)
+
+func budgetCommand(c *console) *cobra.Command {
+	cmd := &cobra.Command{Use: "budget", Short: "Show and credit budgets"}
+	show := &cobra.Command{
+		Use: "show [TEAM]", Short: "Show budgets to the nano-dollar", Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req := &adminv1.ShowBudgetsRequest{}
+			if len(args) > 0 {
+				req.Team = args[0]
+			}
+			m, err := ask(cmd.Context(), c, adminv1connect.AdminServiceClient.ShowBudgets, req)
+			if err != nil {
+				return err
+			}
+			return c.print(cmd.OutOrStdout(), m, func(w *tabwriter.Writer) { budgetTable(w, m.GetBudgets()) })
+		},
+	}
+	req := &adminv1.CreditBudgetRequest{}
+	credit := &cobra.Command{
+		Use: "credit TEAM DOLLARS --reason TEXT", Short: "Give a team's open period more, audited; less with a negative amount",
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var err error
+			if req.AmountNano, err = parseDollars(args[1]); err != nil {
+				return err
+			}
+			req.Team, req.Actor = args[0], actor()
+			m, err := ask(cmd.Context(), c, adminv1connect.AdminServiceClient.CreditBudget, req)
+			if err != nil {
+				return err
+			}
+			return c.print(cmd.OutOrStdout(), m, func(w *tabwriter.Writer) { budgetTable(w, []*adminv1.Budget{m.GetBudget()}) })
+		},
+	}
+	credit.Flags().StringVar(&req.Reason, "reason", "", "why; stands in the audit")
+	credit.Flags().StringVar(&req.Id, "id", "", "makes a repeated call count once")
+	cmd.AddCommand(show, credit)
+	return cmd
+}
+
+func budgetTable(w *tabwriter.Writer, budgets []*adminv1.Budget) {
+	row(w, "SCOPE", "OWNER", "PERIOD", "CAP", "CREDITS", "SETTLED", "ON LEASE", "HELD", "SUSPENSE", "FREE", "HARD", "ENDS")
+	for _, b := range budgets {
+		row(w, b.GetScope(), b.GetOwner(), num(int64(b.GetPeriod())), dollars(b.GetCapNano()), dollars(b.GetCreditsNano()),
+			dollars(b.GetSettledNano()), dollars(b.GetOutstandingNano()), dollars(b.GetHeldNano()),
+			dollars(b.GetSuspenseNano()), dollars(b.GetFreeNano()), fmt.Sprint(b.GetHard()), when(b.GetEndsMs()))
+	}
+}
+
+func usageCommand(c *console) *cobra.Command {
+	req := &adminv1.QueryUsageRequest{}
+	cmd := &cobra.Command{Use: "usage", Short: "Sum usage", Args: cobra.NoArgs}
+	cmd.Flags().StringVar(&req.Team, "team", "", "only this team's")
+	cmd.Flags().StringVar(&req.From, "from", "", "yyyy-mm-dd or RFC 3339; default the start of the month, UTC")
+	cmd.Flags().StringVar(&req.To, "to", "", "exclusive; default now")
+	cmd.Flags().StringVar(&req.GroupBy, "group-by", "team", "comma list of team, alias, feature, key, deployment, day, hour, price_version")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		m, err := ask(cmd.Context(), c, adminv1connect.AdminServiceClient.QueryUsage, req)
+		if err != nil {
+			return err
+		}
+		var groups []string
+		if req.GetGroupBy() != "" {
+			groups = strings.Split(req.GetGroupBy(), ",")
+		}
+		return c.print(cmd.OutOrStdout(), m, func(w *tabwriter.Writer) {
+			head := make([]string, 0, len(groups)+8)
+			for _, g := range groups {
+				head = append(head, strings.ToUpper(g))
+			}
+			row(w, append(head, "REQUESTS", "ATTEMPTS", "ERRORS", "INPUT", "CACHED", "CACHE WRITES", "OUTPUT", "COST", "ESTIMATED")...)
+			for _, r := range m.GetRows() {
+				t := r.GetTokens()
+				cells := make([]string, 0, len(groups)+8)
+				for _, g := range groups {
+					cells = append(cells, r.GetGroup()[g])
+				}
+				row(w, append(cells, num(r.GetRequests()), num(r.GetAttempts()), num(r.GetErrors()), num(t.GetInput()),
+					num(t.GetCacheRead()), num(t.GetCacheWrite_5M()+t.GetCacheWrite_1H()), num(t.GetOutput()),
+					dollars(r.GetCostNano()), num(r.GetEstimated()))...)
+			}
+		})
+	}
+	return cmd
+}
+
+func statusCommand(c *console) *cobra.Command {
+	return &cobra.Command{
+		Use: "status", Short: "Show nodes, leader, lag, sidecars and the configuration each has in force", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			m, err := ask(cmd.Context(), c, adminv1connect.AdminServiceClient.Status, &adminv1.StatusRequest{})
+			if err != nil {
+				return err
+			}
+			if l := m.GetLeaderAdminAddress(); l != "" && m.GetLeaderId() != m.GetNodeId() {
+				// Only the leader knows the sidecars. If it does not answer, what this node knows is better than nothing.
+				leader := &console{addr: "http://" + l}
+				if lm, lerr := ask(cmd.Context(), leader, adminv1connect.AdminServiceClient.Status, &adminv1.StatusRequest{}); lerr == nil {
+					m = lm
+				}
+			}
+			return c.print(cmd.OutOrStdout(), m, func(w *tabwriter.Writer) { statusTable(w, m) })
+		},
+	}
+}
+
+func statusTable(w *tabwriter.Writer, m *adminv1.StatusResponse) {
+	leader := m.GetLeaderId()
+	if leader == "" {
+		leader = "none"
+	}
+	fmt.Fprintf(w, "cluster %s, leader %s, term %d, applied %d, configuration %d, conservation violations %d\n\n",
+		m.GetClusterId(), leader, m.GetTerm(), m.GetApplied(), m.GetConfigVersion(), m.GetConservationViolations())
+	row(w, "NODE", "RAFT", "ROLE", "LAG")
+	for _, n := range m.GetMembers() {
+		role := "voter"
+		switch {
+		case n.GetLeader():
+			role = "leader"
+		case !n.GetVoter():
+			role = "learner"
+		}
+		lag := "unknown"
+		if n.GetLag() >= 0 {
+			lag = num(n.GetLag())
+		}
+		row(w, n.GetId(), n.GetRaftAddress(), role, lag)
+	}
+	fmt.Fprintln(w)
+	row(w, "SIDECAR", "INCARNATION", "STATE", "CONFIG", "LAST RENEW", "BUILD")
+	for _, s := range m.GetSidecars() {
+		ago := "-"
+		if s.GetLastRenewMs() >= 0 {
+			ago = num(s.GetLastRenewMs()) + "ms ago"
+		}
+		row(w, s.GetIdentity(), fmt.Sprintf("%x", s.GetIncarnation()), s.GetState(), num(int64(s.GetConfigVersion())), ago, s.GetBuild())
+	}
+}

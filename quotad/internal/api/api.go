@@ -1,0 +1,168 @@
+// Package api is quotad's admin plane: it validates, proposes, and turns refusals into codes. It keeps no state.
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"connectrpc.com/connect"
+	"connectrpc.com/vanguard"
+	"go.uber.org/zap"
+
+	adminv1 "github.com/sluice-gateway/sluice/proto/gen/admin/v1"
+	"github.com/sluice-gateway/sluice/proto/gen/admin/v1/adminv1connect"
+	raftlogv1 "github.com/sluice-gateway/sluice/proto/gen/raftlog/v1"
+	"github.com/sluice-gateway/sluice/quotad/internal/keyring"
+	"github.com/sluice-gateway/sluice/quotad/internal/registry"
+	"github.com/sluice-gateway/sluice/quotad/internal/replica"
+)
+
+const (
+	// readMax bounds a request: an org.yaml of 30,000 keys is about 6 MiB.
+	readMax = 32 << 20
+	// conflictTries is how often a change of single objects is computed again when another one came first.
+	conflictTries = 5
+	callWait      = 10 * time.Second
+	actorDefault  = "admin"
+)
+
+// Node is the part of the replica the API needs.
+type Node interface {
+	Propose(ctx context.Context, ops ...*raftlogv1.Op) ([]replica.Result, error)
+	View(read func(*replica.Machine))
+	Linearizable(ctx context.Context) error
+	Leader() (id, clientAddr, adminAddr string, self bool)
+	Status() replica.Status
+}
+
+// Sidecars lists the connected sidecars.
+type Sidecars interface {
+	Sidecars() []*adminv1.SidecarStatus
+}
+
+// Service implements the admin service. It is safe for concurrent use.
+type Service struct {
+	node     Node
+	ring     *keyring.Keyring
+	sidecars Sidecars
+	build    string
+	log      *zap.Logger
+}
+
+var _ adminv1connect.AdminServiceHandler = (*Service)(nil)
+
+// New makes the service.
+func New(node Node, ring *keyring.Keyring, sidecars Sidecars, build string, log *zap.Logger) *Service {
+	return &Service{node: node, ring: ring, sidecars: sidecars, build: build, log: log}
+}
+
+// Handler serves connect, gRPC, gRPC-Web and REST. The caller enables unencrypted HTTP/2 where gRPC clients are
+// expected without TLS.
+func (s *Service) Handler() (http.Handler, error) {
+	path, h := adminv1connect.NewAdminServiceHandler(s, connect.WithReadMaxBytes(readMax), connect.WithInterceptors(s.bound()))
+	t, err := vanguard.NewTranscoder([]*vanguard.Service{vanguard.NewService(path, h)})
+	if err != nil {
+		return nil, fmt.Errorf("transcode REST: %w", err)
+	}
+	return t, nil
+}
+
+// bound gives every call a deadline and logs what failed through no fault of the caller.
+func (s *Service) bound() connect.UnaryInterceptorFunc {
+	return func(next connect.UnaryFunc) connect.UnaryFunc {
+		return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
+			ctx, cancel := context.WithTimeout(ctx, callWait)
+			defer cancel()
+			resp, err := next(ctx, req)
+			if err != nil && connect.CodeOf(err) == connect.CodeInternal {
+				s.log.Error("admin call failed", zap.String("procedure", req.Spec().Procedure), zap.Error(err))
+			}
+			return resp, err
+		}
+	}
+}
+
+// read gives a view of the state that is not older than the call.
+func (s *Service) read(ctx context.Context, look func(*replica.Machine)) error {
+	if err := s.node.Linearizable(ctx); err != nil {
+		return s.failed(err)
+	}
+	s.node.View(look)
+	return nil
+}
+
+// propose applies one operation.
+func (s *Service) propose(ctx context.Context, op *raftlogv1.Op) (replica.Result, error) {
+	res, err := s.node.Propose(ctx, op)
+	if err != nil {
+		return replica.Result{}, s.failed(err)
+	}
+	return res[0], nil
+}
+
+// change proposes a change of the configuration, with the periods of the time zones it brings in.
+func (s *Service) change(ctx context.Context, c registry.Change, actor, note string) (uint64, *registry.Refusal, error) {
+	now := time.Now()
+	var zones []string
+	s.node.View(func(m *replica.Machine) {
+		if next, refusal := m.Registry.Preview(c); refusal == nil {
+			zones = next.Timezones()
+		}
+	})
+	out := &raftlogv1.Change{BaseVersion: c.BaseVersion, Actor: actorOr(actor), AtMs: now.UnixMilli(), Note: note}
+	for _, o := range c.Objects {
+		out.Objects = append(out.Objects, &raftlogv1.Object{Kind: o.Kind, Id: o.ID, SpecJson: o.Spec})
+	}
+	for _, zone := range zones {
+		p, err := replica.PeriodAt(zone, now)
+		if err != nil {
+			return 0, nil, connect.NewError(connect.CodeInternal, err)
+		}
+		out.Periods = append(out.Periods, p)
+	}
+	res, err := s.propose(ctx, &raftlogv1.Op{Op: &raftlogv1.Op_Change{Change: out}})
+	if err != nil {
+		return 0, nil, err
+	}
+	return res.Change.Version, res.Change.Refusal, nil
+}
+
+// edit changes single objects: it computes the change from the present state and tries again when another change came
+// in between.
+func (s *Service) edit(ctx context.Context, actor, note string,
+	compute func(*registry.Registry) (registry.Change, error),
+) (uint64, error) {
+	for range conflictTries {
+		var c registry.Change
+		var cerr error
+		if err := s.read(ctx, func(m *replica.Machine) {
+			c, cerr = compute(m.Registry)
+			c.BaseVersion = m.Registry.Version()
+		}); err != nil {
+			return 0, err
+		}
+		if cerr != nil {
+			return 0, cerr
+		}
+		version, refusal, err := s.change(ctx, c, actor, note)
+		if err != nil {
+			return 0, err
+		}
+		if refusal == nil {
+			return version, nil
+		}
+		if refusal.Reason != registry.ReasonConflict {
+			return 0, refused(refusal)
+		}
+	}
+	return 0, connect.NewError(connect.CodeAborted, fmt.Errorf("the configuration kept changing meanwhile: try again"))
+}
+
+func actorOr(actor string) string {
+	if actor == "" {
+		return actorDefault
+	}
+	return actor
+}

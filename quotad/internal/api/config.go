@@ -1,0 +1,210 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	adminv1 "github.com/sluice-gateway/sluice/proto/gen/admin/v1"
+	"github.com/sluice-gateway/sluice/quotad/internal/registry"
+	"github.com/sluice-gateway/sluice/quotad/internal/replica"
+)
+
+const (
+	historyDefault = 50
+	historyMax     = 1000
+)
+
+func differencesTo(ds []registry.Difference) []*adminv1.Difference {
+	out := make([]*adminv1.Difference, len(ds))
+	for i, d := range ds {
+		out[i] = &adminv1.Difference{Action: d.Action, Kind: d.Kind, Id: d.ID, Lines: d.Lines}
+	}
+	return out
+}
+
+// Apply implements the admin service.
+func (s *Service) Apply(ctx context.Context, req *connect.Request[adminv1.ApplyRequest]) (*connect.Response[adminv1.ApplyResponse], error) {
+	m := req.Msg
+	file := m.GetFile()
+	if file == "" {
+		file = "org.yaml"
+	}
+	objects, err := registry.ParseOrg(file, []byte(m.GetYaml()))
+	if err != nil {
+		return nil, connect.NewError(connect.CodeInvalidArgument, err)
+	}
+	var c registry.Change
+	var ds []registry.Difference
+	var derr error
+	var version uint64
+	var refusal *registry.Refusal
+	if err := s.read(ctx, func(mc *replica.Machine) {
+		if c, ds, derr = mc.Registry.Diff(objects, m.GetPrune()); derr != nil {
+			return
+		}
+		_, refusal = mc.Registry.Preview(c)
+		version = mc.Registry.Version()
+	}); err != nil {
+		return nil, err
+	}
+	switch {
+	case derr != nil:
+		return nil, connect.NewError(connect.CodeInvalidArgument, derr)
+	case refusal != nil:
+		return nil, refused(refusal)
+	}
+	if !m.GetDryRun() && len(c.Objects) > 0 {
+		if version, refusal, err = s.change(ctx, c, m.GetActor(), "apply "+file); err != nil {
+			return nil, err
+		}
+		if refusal != nil {
+			return nil, refused(refusal)
+		}
+	}
+	return connect.NewResponse(&adminv1.ApplyResponse{Differences: differencesTo(ds), Version: version}), nil
+}
+
+// Get implements the admin service.
+func (s *Service) Get(ctx context.Context, req *connect.Request[adminv1.GetRequest]) (*connect.Response[adminv1.GetResponse], error) {
+	out := &adminv1.GetResponse{}
+	err := s.read(ctx, func(m *replica.Machine) {
+		out.Version = m.Registry.Version()
+		for _, o := range m.Registry.Objects(req.Msg.GetKind(), req.Msg.GetId()) {
+			out.Objects = append(out.Objects, &adminv1.ConfigObject{Kind: o.Kind, Id: o.ID, SpecJson: string(o.Spec), Version: o.Version})
+		}
+		if req.Msg.GetKind() == "" {
+			out.Yaml = m.Registry.YAML()
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(out.GetObjects()) == 0 && req.Msg.GetId() != "" {
+		return nil, missing("no %s %q", req.Msg.GetKind(), req.Msg.GetId())
+	}
+	return connect.NewResponse(out), nil
+}
+
+// History implements the admin service.
+func (s *Service) History(ctx context.Context, req *connect.Request[adminv1.HistoryRequest]) (*connect.Response[adminv1.HistoryResponse], error) {
+	limit := int(req.Msg.GetLimit())
+	if limit == 0 {
+		limit = historyDefault
+	}
+	if limit < 0 || limit > historyMax {
+		return nil, badInput("limit: must be 1 to %d", historyMax)
+	}
+	out := &adminv1.HistoryResponse{}
+	err := s.read(ctx, func(m *replica.Machine) {
+		for _, h := range m.Registry.History(limit) {
+			out.Entries = append(out.Entries, &adminv1.HistoryEntry{
+				Version: h.Version, Actor: h.Actor, AtMs: h.AtMS, Note: h.Note, Differences: differencesTo(h.Differences()),
+			})
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(out), nil
+}
+
+// Rollback implements the admin service.
+func (s *Service) Rollback(ctx context.Context, req *connect.Request[adminv1.RollbackRequest]) (*connect.Response[adminv1.RollbackResponse], error) {
+	var c registry.Change
+	var ds []registry.Difference
+	var rerr error
+	if err := s.read(ctx, func(m *replica.Machine) { c, ds, rerr = m.Registry.Rollback(req.Msg.GetVersion()) }); err != nil {
+		return nil, err
+	}
+	if errors.Is(rerr, registry.ErrUnknownVersion) {
+		return nil, missing("version %d is not in the history", req.Msg.GetVersion())
+	}
+	if rerr != nil {
+		return nil, connect.NewError(connect.CodeInvalidArgument, rerr)
+	}
+	out := &adminv1.RollbackResponse{Differences: differencesTo(ds), Version: c.BaseVersion}
+	if !req.Msg.GetDryRun() && len(c.Objects) > 0 {
+		version, refusal, err := s.change(ctx, c, req.Msg.GetActor(), fmt.Sprintf("roll back to %d", req.Msg.GetVersion()))
+		if err != nil {
+			return nil, err
+		}
+		if refusal != nil {
+			return nil, refused(refusal)
+		}
+		out.Version = version
+	}
+	return connect.NewResponse(out), nil
+}
+
+// specOf turns a REST body into the JSON the parser reads.
+func specOf(spec *structpb.Struct) ([]byte, error) {
+	if spec == nil {
+		return nil, badInput("spec: required")
+	}
+	b, err := protojson.Marshal(spec)
+	if err != nil {
+		return nil, badInput("spec: %v", err)
+	}
+	return b, nil
+}
+
+// put sets one object.
+func (s *Service) put(ctx context.Context, actor, kind, id string, spec *structpb.Struct) (uint64, error) {
+	b, err := specOf(spec)
+	if err != nil {
+		return 0, err
+	}
+	o, err := registry.ParseObject(kind, id, b)
+	if err != nil {
+		return 0, connect.NewError(connect.CodeInvalidArgument, err)
+	}
+	return s.edit(ctx, actor, "put "+kind+" "+id, func(*registry.Registry) (registry.Change, error) {
+		return registry.Change{Objects: []registry.Object{o}}, nil
+	})
+}
+
+// PutAlias implements the admin service.
+func (s *Service) PutAlias(ctx context.Context, req *connect.Request[adminv1.PutAliasRequest]) (*connect.Response[adminv1.PutAliasResponse], error) {
+	v, err := s.put(ctx, req.Msg.GetActor(), registry.KindAlias, req.Msg.GetAlias(), req.Msg.GetSpec())
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&adminv1.PutAliasResponse{Version: v}), nil
+}
+
+// PutPrice implements the admin service.
+func (s *Service) PutPrice(ctx context.Context, req *connect.Request[adminv1.PutPriceRequest]) (*connect.Response[adminv1.PutPriceResponse], error) {
+	v, err := s.put(ctx, req.Msg.GetActor(), registry.KindPrice, req.Msg.GetVersion(), req.Msg.GetSpec())
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&adminv1.PutPriceResponse{Version: v}), nil
+}
+
+// PutBudget implements the admin service.
+func (s *Service) PutBudget(ctx context.Context, req *connect.Request[adminv1.PutBudgetRequest]) (*connect.Response[adminv1.PutBudgetResponse], error) {
+	b, err := specOf(req.Msg.GetSpec())
+	if err != nil {
+		return nil, err
+	}
+	team := req.Msg.GetTeam()
+	v, err := s.edit(ctx, req.Msg.GetActor(), "put budget "+team, func(r *registry.Registry) (registry.Change, error) {
+		if _, ok := r.Team(team); !ok {
+			return registry.Change{}, missing("no team %q", team)
+		}
+		o, err := r.WithBudget(team, b)
+		if err != nil {
+			return registry.Change{}, connect.NewError(connect.CodeInvalidArgument, err)
+		}
+		return registry.Change{Objects: []registry.Object{o}}, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&adminv1.PutBudgetResponse{Version: v}), nil
+}

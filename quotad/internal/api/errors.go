@@ -1,0 +1,54 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"connectrpc.com/connect"
+
+	"github.com/sluice-gateway/sluice/quotad/internal/registry"
+	"github.com/sluice-gateway/sluice/quotad/internal/replica"
+)
+
+// LeaderHeader carries the admin address of the leader on a follower's refusal, so that a client can follow it.
+const LeaderHeader = "Sluice-Leader"
+
+// failed turns a fault of the replica into a code. Only ErrUnknown leaves open whether something was done.
+func (s *Service) failed(err error) error {
+	var other replica.ErrNotLeader
+	switch {
+	case errors.As(err, &other):
+		e := connect.NewError(connect.CodeFailedPrecondition,
+			fmt.Errorf("this node does not lead: ask the leader, %s, at %s", other.LeaderID, other.AdminAddress))
+		e.Meta().Set(LeaderHeader, other.AdminAddress)
+		return e
+	case errors.Is(err, replica.ErrUnknown):
+		return connect.NewError(connect.CodeUnavailable,
+			errors.New("leadership was lost while the call was under way: it may or may not have been done"))
+	case errors.Is(err, replica.ErrNoLeader), errors.Is(err, replica.ErrClosed):
+		return connect.NewError(connect.CodeUnavailable, errors.New("no leader at present: nothing was done, try again"))
+	case errors.Is(err, replica.ErrBusy):
+		return connect.NewError(connect.CodeResourceExhausted, errors.New("too many calls at once: nothing was done, try again"))
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return connect.NewError(connect.CodeDeadlineExceeded, errors.New("no answer in time"))
+	}
+	return connect.NewError(connect.CodeInternal, err)
+}
+
+// refused turns a refusal of the configuration into a code; the message has a line for each problem.
+func refused(r *registry.Refusal) error {
+	code := connect.CodeInvalidArgument
+	if r.Reason == registry.ReasonConflict {
+		code = connect.CodeFailedPrecondition
+	}
+	return connect.NewError(code, errors.New(r.String()))
+}
+
+func badInput(format string, args ...any) error {
+	return connect.NewError(connect.CodeInvalidArgument, fmt.Errorf(format, args...))
+}
+
+func missing(format string, args ...any) error {
+	return connect.NewError(connect.CodeNotFound, fmt.Errorf(format, args...))
+}

@@ -1,0 +1,251 @@
+package anthropic
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
+)
+
+// translation is a Messages request in the making. The parts come in any order and are put together at the end.
+type translation struct {
+	system      []byte // text blocks, comma separated
+	turns       turns
+	params      []byte // sampling and the like: members, each with a leading comma
+	tools       toolbox
+	format      string // output_config.format, "" for none
+	effort      string // output_config.effort, "" for none
+	messageSeen bool
+}
+
+// translate turns the caller's body, which is a valid JSON object, into the provider's.
+func translate(r *exchange.Request, model string) ([]byte, *exchange.Failure) {
+	t := translation{}
+	t.turns.body = make([]byte, 0, len(r.Body))
+	var f *exchange.Failure
+	gjson.ParseBytes(r.Body).ForEach(func(k, v gjson.Result) bool {
+		if v.Type == gjson.Null && k.Str != "messages" {
+			return true // every optional member may be null, which means absent
+		}
+		f = t.member(k.Str, v)
+		return f == nil
+	})
+	if f != nil {
+		return nil, f
+	}
+	if !t.messageSeen {
+		return nil, invalid("messages", "messages is required")
+	}
+	if !t.turns.any() {
+		return nil, invalid("messages", "messages must hold some content besides system texts")
+	}
+	choice, f := t.tools.finish()
+	if f != nil {
+		return nil, f
+	}
+	return t.assemble(r, model, choice), nil
+}
+
+func (t *translation) assemble(r *exchange.Request, model, choice string) []byte {
+	limit := int64(outputDefault)
+	switch {
+	case r.MaxOutput > 0:
+		limit = r.MaxOutput
+	case r.DefaultOutput > 0:
+		limit = r.DefaultOutput
+	}
+	turns := t.turns.close()
+	b := make([]byte, 0, len(turns)+len(t.system)+len(t.params)+t.tools.size()+len(t.format)+512)
+	b = appendString(append(b, `{"model":`...), model)
+	b = strconv.AppendInt(append(b, `,"max_tokens":`...), limit, 10)
+	if len(t.system) > 0 {
+		b = append(append(append(b, `,"system":[`...), t.system...), ']')
+	}
+	b = append(append(append(b, `,"messages":[`...), turns...), ']')
+	b = t.tools.append(b)
+	b = append(b, choice...)
+	b = append(b, t.params...)
+	switch {
+	case t.format != "" && t.effort != "":
+		b = append(b, `,"output_config":{"effort":"`+t.effort+`","format":`+t.format+`}`...)
+	case t.format != "":
+		b = append(b, `,"output_config":{"format":`+t.format+`}`...)
+	case t.effort != "":
+		b = append(b, `,"output_config":{"effort":"`+t.effort+`"}`...)
+	}
+	if r.UserSHA256 != "" {
+		b = append(appendString(append(b, `,"metadata":{"user_id":`...), r.UserSHA256), '}')
+	}
+	if r.Stream {
+		b = append(b, `,"stream":true`...)
+	}
+	return append(b, '}')
+}
+
+// member takes one top-level member that is not null.
+func (t *translation) member(name string, v gjson.Result) *exchange.Failure {
+	switch name {
+	case "messages":
+		t.messageSeen = true
+		return t.messages(v)
+	case "model", "max_tokens", "max_completion_tokens", "stream", "stream_options":
+		return nil // known from exchange.Request and the deployment
+	case "user", "safety_identifier":
+		return nil // only the hash goes out
+	case "metadata", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "seed":
+		return nil // hints and bookkeeping: the answer is the same kind of answer without them
+	case "temperature":
+		return t.fraction(name, v, "Anthropic's temperature goes from 0 to 1")
+	case "top_p":
+		return t.fraction(name, v, "top_p goes from 0 to 1")
+	case "stop":
+		return t.stop(v)
+	case "tools":
+		return t.tools.define(v)
+	case "tool_choice":
+		return t.tools.choose(v)
+	case "parallel_tool_calls":
+		if !v.IsBool() {
+			return invalid(name, "parallel_tool_calls must be true or false")
+		}
+		t.tools.serial = !v.Bool()
+		return nil
+	case "response_format":
+		return t.responseFormat(v)
+	case "reasoning_effort":
+		return t.reasoningEffort(v)
+	case "service_tier":
+		return t.serviceTier(v)
+	}
+	return unlessHarmless(name, v)
+}
+
+// unlessHarmless refuses what Anthropic has no counterpart for, except for values that ask for nothing. Members
+// nobody knows are refused too: to drop one silently would change what the caller asked for.
+func unlessHarmless(name string, v gjson.Result) *exchange.Failure {
+	harmless := false
+	switch name {
+	case "n":
+		if v.Type != gjson.Number {
+			return invalid(name, "n must be a number")
+		}
+		harmless = v.Num == 1
+	case "logprobs", "store":
+		harmless = v.Type == gjson.False
+	case "frequency_penalty", "presence_penalty", "top_logprobs":
+		harmless = v.Type == gjson.Number && v.Num == 0
+	case "logit_bias":
+		harmless = v.IsObject() && compact(v) == "{}"
+	case "modalities":
+		harmless = compact(v) == `["text"]`
+	}
+	if harmless {
+		return nil
+	}
+	return unsupported(name, fmt.Sprintf("Anthropic models cannot honour %s", printable(name)))
+}
+
+// printable keeps a member's name, which is the caller's text, short.
+func printable(name string) string {
+	const most = 64
+	if len(name) > most {
+		name = strings.ToValidUTF8(name[:most], "") + "..."
+	}
+	return name
+}
+
+// fraction passes a number from 0 to 1 on as it was written.
+func (t *translation) fraction(name string, v gjson.Result, message string) *exchange.Failure {
+	if v.Type != gjson.Number || !(v.Num >= 0 && v.Num <= 1) {
+		return invalid(name, message)
+	}
+	t.params = append(t.params, `,"`+name+`":`+v.Raw...)
+	return nil
+}
+
+func (t *translation) stop(v gjson.Result) *exchange.Failure {
+	var list []gjson.Result
+	switch {
+	case v.Type == gjson.String:
+		list = []gjson.Result{v}
+	case v.IsArray():
+		list = v.Array()
+	default:
+		return invalid("stop", "stop must be a string or an array of strings")
+	}
+	for i, s := range list {
+		param := "stop"
+		if v.IsArray() {
+			param = fmt.Sprintf("stop[%d]", i)
+		}
+		if s.Type != gjson.String {
+			return invalid(param, "a stop sequence must be a string")
+		}
+		if strings.TrimSpace(s.Str) == "" {
+			return unsupported(param, "Anthropic takes no stop sequence that is only white space")
+		}
+		if i == 0 {
+			t.params = append(t.params, `,"stop_sequences":[`...)
+		} else {
+			t.params = append(t.params, ',')
+		}
+		t.params = append(t.params, s.Raw...)
+	}
+	if len(list) > 0 {
+		t.params = append(t.params, ']')
+	}
+	return nil
+}
+
+func (t *translation) responseFormat(v gjson.Result) *exchange.Failure {
+	if !v.IsObject() {
+		return invalid("response_format", "response_format must be an object")
+	}
+	switch v.Get("type").Str {
+	case "text":
+		return nil
+	case "json_object":
+		return unsupported("response_format", "Anthropic has no json_object format: use json_schema")
+	case "json_schema":
+		schema := v.Get("json_schema.schema")
+		if !schema.IsObject() {
+			return invalid("response_format.json_schema.schema", "the schema must be an object")
+		}
+		t.format = `{"type":"json_schema","schema":` + schema.Raw + `}`
+		return nil
+	}
+	return invalid("response_format.type", "the type must be text, json_object or json_schema")
+}
+
+func (t *translation) reasoningEffort(v gjson.Result) *exchange.Failure {
+	switch v.Str {
+	case "none":
+		return nil // no thinking is the default
+	case "minimal":
+		t.effort = "low" // the least there is
+	case "low", "medium", "high", "xhigh", "max":
+		t.effort = v.Str
+	default:
+		return invalid("reasoning_effort", "reasoning_effort must be none, minimal, low, medium, high, xhigh or max")
+	}
+	return nil
+}
+
+func (t *translation) serviceTier(v gjson.Result) *exchange.Failure {
+	tier := ""
+	switch v.Str {
+	case "auto":
+		tier = "auto"
+	case "default":
+		tier = "standard_only"
+	case "flex", "priority", "scale":
+		return unsupported("service_tier", "Anthropic has only the service tiers auto and default")
+	default:
+		return invalid("service_tier", "service_tier must be auto, default, flex, scale or priority")
+	}
+	t.params = append(t.params, `,"service_tier":"`+tier+`"`...)
+	return nil
+}

@@ -1,0 +1,113 @@
+package anthropic
+
+import (
+	"bytes"
+	"strconv"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
+	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
+)
+
+func invalidAnswer(message string) *exchange.Failure {
+	return &exchange.Failure{Kind: exchange.FailInvalid, Message: message}
+}
+
+// respond turns a complete message into a chat completion.
+func respond(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exchange.Usage, *exchange.Failure) {
+	none := exchange.Usage{Source: exchange.FromEstimate}
+	body = bytes.TrimSpace(body)
+	if !gjson.ValidBytes(body) || len(body) == 0 || body[0] != '{' {
+		return nil, none, invalidAnswer("the provider's answer is not a JSON object")
+	}
+	m := gjson.ParseBytes(body)
+	if detail := m.Get("error"); detail.Type != gjson.Null || m.Get("type").Str == "error" {
+		return nil, none, reported(detail)
+	}
+	content := m.Get("content")
+	if !content.IsArray() {
+		return nil, none, invalidAnswer("the provider's answer has no content")
+	}
+	use := none
+	var c counts
+	if c.update(m.Get("usage")); c.hasOutput {
+		use = exchange.Usage{Tokens: c.tokens(), Source: exchange.FromProvider}
+	}
+	id := m.Get("id").Str
+	if id == "" {
+		id = r.ID
+	}
+	dst := make([]byte, 0, len(body)+512)
+	dst = appendString(append(dst, `{"id":`...), id)
+	// The provider states no time, and there is no clock here.
+	dst = appendString(append(dst, `,"object":"chat.completion","created":0,"model":`...), r.Model)
+	dst = append(dst, `,"choices":[{"index":0,"message":`...)
+	dst = appendMessage(dst, content)
+	dst = append(dst, `,"logprobs":null,"finish_reason":"`...)
+	dst = append(dst, finishReason(m.Get("stop_reason").Str)...)
+	dst = append(dst, `"}],"usage":`...)
+	if use.Source == exchange.FromProvider {
+		dst = appendUsage(dst, use.Tokens)
+	} else {
+		dst = append(dst, "null"...)
+	}
+	dst = a(append(dst, `,"x_gateway":`...), use)
+	return append(dst, '}'), use, nil
+}
+
+// appendMessage appends the assistant's message made of the content blocks. Blocks of other kinds, such as those of
+// tools the provider runs itself, are left out.
+func appendMessage(dst []byte, content gjson.Result) []byte {
+	var text, thought, calls []byte
+	n := 0
+	content.ForEach(func(_, b gjson.Result) bool {
+		switch b.Get("type").Str {
+		case "text":
+			text = append(text, inside(b.Get("text"))...)
+		case "thinking":
+			thought = append(thought, inside(b.Get("thinking"))...)
+		case "tool_use":
+			if n > 0 {
+				calls = append(calls, ',')
+			}
+			calls = appendCall(calls, b)
+			n++
+		}
+		return true
+	})
+	dst = append(dst, `{"role":"assistant","content":`...)
+	if len(text) == 0 && n > 0 {
+		dst = append(dst, "null"...)
+	} else {
+		dst = append(append(append(dst, '"'), text...), '"')
+	}
+	dst = append(dst, `,"refusal":null`...)
+	if len(thought) > 0 {
+		dst = append(append(append(dst, `,"reasoning_content":"`...), thought...), '"')
+	}
+	if n > 0 {
+		dst = append(append(append(dst, `,"tool_calls":[`...), calls...), ']')
+	}
+	return append(dst, '}')
+}
+
+func appendCall(dst []byte, b gjson.Result) []byte {
+	dst = appendString(append(dst, `{"id":`...), b.Get("id").Str)
+	dst = appendString(append(dst, `,"type":"function","function":{"name":`...), b.Get("name").Str)
+	dst = appendString(append(dst, `,"arguments":`...), arguments(b))
+	return append(dst, "}}"...)
+}
+
+// arguments is a tool_use block's input as the text the caller expects.
+func arguments(b gjson.Result) string {
+	if input := b.Get("input"); input.IsObject() {
+		return compact(input)
+	}
+	return "{}"
+}
+
+// appendIndex appends {"index":N of a tool call in a stream.
+func appendIndex(dst []byte, n int) []byte {
+	return strconv.AppendInt(append(dst, `{"index":`...), int64(n), 10)
+}

@@ -1,0 +1,277 @@
+package anthropic
+
+import (
+	"bytes"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
+	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
+	"github.com/sluice-gateway/sluice/sidecar/internal/sse"
+)
+
+// blockKind is what the open content block means to the caller.
+type blockKind uint8
+
+const (
+	blockNone    blockKind = iota // none is open: deltas are taken by their own type
+	blockSpeech                   // text or thinking
+	blockTool                     // a call of one of the caller's tools
+	blockSkipped                  // all else, also kinds that do not exist yet
+)
+
+// stream translates one event stream. Blocks do not interleave, so one open block is all there is to remember.
+type stream struct {
+	req  *exchange.Request
+	note adapter.Annotate
+
+	// head and tail stand around every delta; they are made once, for they are most of every chunk.
+	head, tail []byte
+	id         string
+
+	block     blockKind
+	index     int64  // upstream's, of the open block
+	calls     int    // tool_use blocks so far
+	callArgs  bool   // the open call's arguments were begun
+	callInput string // arguments that came with the open call's start
+
+	begun     bool   // the role chunk was appended
+	stop      string // upstream's stop reason, "" while there is none
+	broken    bool   // an error was reported
+	ended     bool   // End succeeded
+	final     bool   // message_delta stated the output tokens
+	counts    counts
+	delivered int64
+}
+
+func newStream(r *exchange.Request, a adapter.Annotate) *stream {
+	s := &stream{req: r, note: a, id: r.ID}
+	s.frame()
+	return s
+}
+
+// frame makes head and tail anew.
+func (s *stream) frame() {
+	s.head = append(s.appendStart(s.head[:0]), `,"choices":[{"index":0,"delta":{`...)
+	s.tail = append(s.tail[:0], `},"finish_reason":null}]`...)
+	s.tail = append(s.tail, s.noUsage()...)
+	s.tail = append(s.tail, "}\n\n"...)
+}
+
+// noUsage is the member that every chunk but the last has when the caller asked for usage.
+func (s *stream) noUsage() string {
+	if s.req.IncludeUsage {
+		return `,"usage":null`
+	}
+	return ""
+}
+
+// appendStart appends the event up to the members that differ between chunks.
+func (s *stream) appendStart(dst []byte) []byte {
+	dst = appendString(append(dst, `data: {"id":`...), s.id)
+	// The provider states no time, and there is no clock here.
+	return appendString(append(dst, `,"object":"chat.completion.chunk","created":0,"model":`...), s.req.Model)
+}
+
+// Event takes one upstream event.
+func (s *stream) Event(dst, name, data []byte) ([]byte, adapter.Progress) {
+	if out, ok := s.fast(dst, data); ok {
+		return out, adapter.Progress{Real: len(out) > len(dst)}
+	}
+	if len(bytes.TrimSpace(data)) == 0 || bytes.Equal(data, doneMark) {
+		return dst, adapter.Progress{} // proxies that think this is OpenAI's dialect append it
+	}
+	if !gjson.ValidBytes(data) {
+		return dst, s.broke(invalidAnswer("an event of the provider's stream is not JSON"))
+	}
+	ev := gjson.ParseBytes(data)
+	kind := ev.Get("type").Str
+	if kind == "" {
+		kind = string(name)
+	}
+	if detail := ev.Get("error"); kind == "error" || detail.IsObject() {
+		return dst, s.broke(reported(detail))
+	}
+	before := len(dst)
+	var f *exchange.Failure
+	switch kind {
+	case "message_start":
+		s.start(ev.Get("message"))
+	case "content_block_start":
+		dst = s.open(dst, ev)
+	case "content_block_delta":
+		dst, f = s.delta(dst, ev)
+	case "content_block_stop":
+		dst = s.closeBlock(dst)
+	case "message_delta":
+		if reason := ev.Get("delta.stop_reason"); reason.Type == gjson.String && reason.Str != "" {
+			s.stop = reason.Str
+		}
+		u := ev.Get("usage")
+		s.counts.update(u)
+		s.final = s.final || u.Get("output_tokens").Type != gjson.Null
+	case "message_stop":
+		return dst, adapter.Progress{Done: true}
+	}
+	if f != nil {
+		return dst[:before], s.broke(f)
+	}
+	return dst, adapter.Progress{Real: len(dst) > before}
+}
+
+func (s *stream) broke(f *exchange.Failure) adapter.Progress {
+	s.broken = true
+	return adapter.Progress{Failure: f}
+}
+
+func (s *stream) start(m gjson.Result) {
+	s.counts.update(m.Get("usage"))
+	if id := m.Get("id").Str; id != "" && !s.begun {
+		s.id = id
+		s.frame()
+	}
+}
+
+// open begins a block. Some servers put the first text, or the whole input of a call, into its start.
+func (s *stream) open(dst []byte, ev gjson.Result) []byte {
+	dst = s.closeBlock(dst)
+	b := ev.Get("content_block")
+	s.index = ev.Get("index").Int()
+	switch b.Get("type").Str {
+	case "text":
+		s.block = blockSpeech
+		dst = s.speak(dst, contentMember, b.Get("text"))
+	case "thinking":
+		s.block = blockSpeech
+		dst = s.speak(dst, thoughtMember, b.Get("thinking"))
+	case "tool_use":
+		s.block, s.callArgs, s.callInput = blockTool, false, arguments(b)
+		dst = s.begin(dst)
+		dst = appendIndex(append(append(dst, s.head...), `"tool_calls":[`...), s.calls)
+		dst = appendString(append(dst, `,"id":`...), b.Get("id").Str)
+		dst = appendString(append(dst, `,"type":"function","function":{"name":`...), b.Get("name").Str)
+		dst = append(append(dst, `,"arguments":""}}]`...), s.tail...)
+		s.delivered += int64(len(b.Get("name").Str))
+		s.calls++
+	default:
+		s.block = blockSkipped
+	}
+	return dst
+}
+
+// closeBlock ends the open block. A call without any argument bytes has no arguments, which is {} and not "".
+func (s *stream) closeBlock(dst []byte) []byte {
+	if s.block == blockTool && !s.callArgs {
+		s.callArgs = true
+		escaped := appendString(nil, s.callInput)
+		dst = s.arguments(dst, escaped[1:len(escaped)-1], int64(len(s.callInput)))
+	}
+	s.block = blockNone
+	return dst
+}
+
+func (s *stream) delta(dst []byte, ev gjson.Result) ([]byte, *exchange.Failure) {
+	if s.block == blockSkipped {
+		return dst, nil
+	}
+	d := ev.Get("delta")
+	switch d.Get("type").Str {
+	case "text_delta":
+		return s.speak(dst, contentMember, d.Get("text")), nil
+	case "thinking_delta":
+		return s.speak(dst, thoughtMember, d.Get("thinking")), nil
+	case "input_json_delta":
+		fragment := inside(d.Get("partial_json"))
+		if s.block != blockTool || fragment == "" {
+			return dst, nil
+		}
+		if index := ev.Get("index"); index.Exists() && index.Int() != s.index {
+			return dst, invalidAnswer("the provider's stream mixes the arguments of two calls")
+		}
+		s.callArgs = true
+		return s.arguments(dst, []byte(fragment), textSize(fragment)), nil
+	}
+	return dst, nil
+}
+
+const (
+	contentMember = `"content":"`
+	thoughtMember = `"reasoning_content":"`
+)
+
+// speak appends a chunk with text or thinking, nothing for an empty text.
+func (s *stream) speak(dst []byte, member string, v gjson.Result) []byte {
+	escaped := inside(v)
+	if escaped == "" {
+		return dst
+	}
+	return s.say(dst, member, []byte(escaped), textSize(escaped))
+}
+
+// say appends a chunk whose delta has one string member, given as escaped text of a decoded size.
+func (s *stream) say(dst []byte, member string, escaped []byte, size int64) []byte {
+	dst = s.begin(dst)
+	dst = append(append(append(dst, s.head...), member...), escaped...)
+	dst = append(append(dst, '"'), s.tail...)
+	s.delivered += size
+	return dst
+}
+
+// arguments appends a chunk with a piece of the last call's arguments.
+func (s *stream) arguments(dst, escaped []byte, size int64) []byte {
+	dst = s.begin(dst)
+	dst = appendIndex(append(append(dst, s.head...), `"tool_calls":[`...), s.calls-1)
+	dst = append(append(dst, `,"function":{"arguments":"`...), escaped...)
+	dst = append(append(dst, `"}}]`...), s.tail...)
+	s.delivered += size
+	return dst
+}
+
+// begin appends the role chunk, once.
+func (s *stream) begin(dst []byte) []byte {
+	if s.begun {
+		return dst
+	}
+	s.begun = true
+	return append(append(append(dst, s.head...), `"role":"assistant","content":""`...), s.tail...)
+}
+
+// End appends the finish chunk, the usage chunk if it was asked for, and [DONE].
+func (s *stream) End(dst []byte) ([]byte, *exchange.Failure) {
+	if s.broken || s.stop == "" {
+		return dst, &exchange.Failure{
+			Kind: exchange.FailCut, Code: codeCut, Message: "the provider's stream ended before the answer did",
+		}
+	}
+	s.ended = true
+	dst = s.begin(s.closeBlock(dst))
+	dst = append(s.appendStart(dst), `,"choices":[{"index":0,"delta":{},"finish_reason":"`...)
+	dst = append(append(dst, finishReason(s.stop)...), `"}]`...)
+	dst = append(append(dst, s.noUsage()...), "}\n\n"...)
+	if s.req.IncludeUsage {
+		u := s.Usage()
+		dst = append(s.appendStart(dst), `,"choices":[],"usage":`...)
+		if u.Source == exchange.FromProvider {
+			dst = appendUsage(dst, u.Tokens)
+		} else {
+			dst = append(dst, "null"...)
+		}
+		dst = s.note(append(dst, `,"x_gateway":`...), u)
+		dst = append(dst, "}\n\n"...)
+	}
+	return append(dst, sse.Done...), nil
+}
+
+// Usage is what the provider has stated so far. The start states one or so output tokens, which stands for a broken
+// stream only: one that ended well without a final count is estimated instead.
+func (s *stream) Usage() exchange.Usage {
+	if !s.counts.stated || s.ended && !s.final {
+		return exchange.Usage{Source: exchange.FromEstimate}
+	}
+	return exchange.Usage{Tokens: s.counts.tokens(), Source: exchange.FromProvider}
+}
+
+// Delivered counts the decoded bytes of text, thinking, tool names and arguments appended so far.
+func (s *stream) Delivered() int64 { return s.delivered }
+
+var doneMark = []byte("[DONE]")

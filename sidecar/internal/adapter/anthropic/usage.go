@@ -1,0 +1,139 @@
+package anthropic
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
+)
+
+// countMax bounds a token count that the provider states. It is far above any window, and sums of it stay in int64.
+const countMax = 1 << 48
+
+// counts is one usage object, field by field. A stream states some fields more than once; the last value that is not
+// null counts, since each is the total so far.
+type counts struct {
+	input, read, output  int64
+	written              int64 // to the cache, whatever the duration
+	written5m, written1h int64
+	thinking             int64
+	hasOutput, stated    bool
+	passes               []counts // iterations, when the provider ran the model more than once
+	isPass               bool     // passes have no passes
+}
+
+// update takes what u states.
+func (c *counts) update(u gjson.Result) {
+	if !u.IsObject() {
+		return
+	}
+	set := func(to *int64, v gjson.Result) bool {
+		if v.Type == gjson.Null {
+			return false
+		}
+		*to = min(max(v.Int(), 0), countMax)
+		c.stated = true
+		return true
+	}
+	u.ForEach(func(k, v gjson.Result) bool {
+		switch k.Str {
+		case "input_tokens":
+			set(&c.input, v)
+		case "cache_read_input_tokens":
+			set(&c.read, v)
+		case "cache_creation_input_tokens":
+			set(&c.written, v)
+		case "cache_creation":
+			set(&c.written5m, v.Get("ephemeral_5m_input_tokens"))
+			set(&c.written1h, v.Get("ephemeral_1h_input_tokens"))
+		case "output_tokens":
+			c.hasOutput = set(&c.output, v) || c.hasOutput
+		case "output_tokens_details":
+			set(&c.thinking, v.Get("thinking_tokens"))
+		case "iterations":
+			if !c.isPass {
+				c.iterations(v)
+			}
+		}
+		return true
+	})
+}
+
+// iterations takes the passes of one answer. The totals beside them leave some passes out.
+func (c *counts) iterations(v gjson.Result) {
+	if !v.IsArray() {
+		return
+	}
+	const passesMax = 1024
+	c.passes = c.passes[:0]
+	v.ForEach(func(_, pass gjson.Result) bool {
+		p := counts{isPass: true}
+		p.update(pass)
+		c.passes = append(c.passes, p)
+		return len(c.passes) < passesMax
+	})
+}
+
+// tokens is what is to be paid.
+func (c *counts) tokens() exchange.Tokens {
+	t := c.own()
+	var sum exchange.Tokens
+	for i := range c.passes {
+		sum = sum.Add(c.passes[i].own())
+	}
+	if sum.Prompt() > t.Prompt() {
+		t.Input, t.CacheRead, t.CacheWrite5m, t.CacheWrite1h = sum.Input, sum.CacheRead, sum.CacheWrite5m, sum.CacheWrite1h
+	}
+	t.Output, t.Reasoning = max(t.Output, sum.Output), max(t.Reasoning, sum.Reasoning)
+	return t
+}
+
+// own is the tokens without the passes. Cache writes whose duration is not stated are taken for the usual 5 minutes.
+func (c *counts) own() exchange.Tokens {
+	return exchange.Tokens{
+		Input:        c.input,
+		CacheRead:    c.read,
+		CacheWrite5m: max(c.written-c.written1h, c.written5m),
+		CacheWrite1h: c.written1h,
+		Output:       c.output,
+		Reasoning:    min(c.thinking, c.output),
+	}
+}
+
+// appendUsage appends a usage object in the caller's dialect: prompt tokens with the cached ones, unlike upstream.
+func appendUsage(dst []byte, t exchange.Tokens) []byte {
+	field := func(name string, n int64) {
+		dst = strconv.AppendInt(append(dst, name...), n, 10)
+	}
+	field(`{"prompt_tokens":`, t.Prompt())
+	field(`,"completion_tokens":`, t.Output)
+	field(`,"total_tokens":`, t.Total())
+	field(`,"prompt_tokens_details":{"cached_tokens":`, t.CacheRead)
+	field(`,"cache_write_tokens":`, t.CacheWrite5m+t.CacheWrite1h)
+	field(`},"completion_tokens_details":{"reasoning_tokens":`, t.Reasoning)
+	return append(dst, "}}"...)
+}
+
+// finishReason is the caller's word for the provider's stop reason. Unknown ones are an ordinary stop.
+func finishReason(stop string) string {
+	switch stop {
+	case "max_tokens", "model_context_window_exceeded":
+		return "length"
+	case "tool_use":
+		return "tool_calls"
+	case "refusal":
+		return "content_filter"
+	}
+	return "stop"
+}
+
+// trimmed cuts a provider's text to a length that is fit for an error.
+func trimmed(s string) string {
+	const most = 4096
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[:most], "")
+	}
+	return s
+}

@@ -1,0 +1,81 @@
+package openai
+
+import (
+	"hash/fnv"
+	"strconv"
+
+	"github.com/tidwall/gjson"
+)
+
+func quote(s string) []byte { return gjson.AppendJSONString(nil, s) }
+
+// flatten joins the text of content parts (Mistral).
+func flatten(parts gjson.Result) string {
+	var s string
+	parts.ForEach(func(_, p gjson.Result) bool {
+		if p.Type == gjson.String {
+			s += p.Str
+		} else if t := p.Get("text"); t.Type == gjson.String && p.Get("type").Str != "thinking" {
+			s += t.Str
+		}
+		return true
+	})
+	return s
+}
+
+// thinking joins the thinking parts of content parts (Mistral).
+func thinking(parts gjson.Result) string {
+	var s string
+	parts.ForEach(func(_, p gjson.Result) bool {
+		if p.Get("type").Str == "thinking" {
+			if t := p.Get("thinking"); t.IsArray() {
+				s += flatten(t)
+			} else {
+				s += t.Str
+			}
+		}
+		return true
+	})
+	return s
+}
+
+// callID makes an id for a tool call that came without one: unique within the answer, and the same whenever the same
+// answer is read.
+func callID(answer string, choice, call int) string {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(answer + "/" + itoa(choice) + "/" + itoa(call))) // a hash never fails
+	return "call_" + strconv.FormatUint(h.Sum64(), 36)
+}
+
+// finishReasons maps what servers say to OpenAI's words. What is not in it passes.
+var finishReasons = map[string]string{
+	"eos": "stop", "end_turn": "stop", "stop_sequence": "stop", "eos_token": "stop", "STOP": "stop",
+	"max_tokens": "length", "model_length": "length", "MAX_TOKENS": "length",
+}
+
+// broken says that a finish reason means failure.
+func broken(reason string) bool {
+	switch reason {
+	case "error", "insufficient_system_resource", "malformed_function_call", "MALFORMED_FUNCTION_CALL":
+		return true
+	}
+	return false
+}
+
+// mendFinish is the raw finish_reason a caller should see, and whether it differs from v.
+func mendFinish(v gjson.Result, calls bool) (raw string, differs bool) {
+	if v.Type != gjson.String {
+		return "null", v.Type != gjson.Null
+	}
+	if v.Str == "" {
+		return "null", true
+	}
+	to, ok := finishReasons[v.Str]
+	if !ok {
+		to = v.Str
+	}
+	if calls && to == "stop" {
+		to = "tool_calls"
+	}
+	return `"` + to + `"`, to != v.Str
+}

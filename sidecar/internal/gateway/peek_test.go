@@ -1,0 +1,101 @@
+package gateway
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
+)
+
+func TestPeekChat(t *testing.T) {
+	r := exchange.Request{Operation: exchange.Chat, Body: []byte(`{
+		"model":"chat-large","stream":true,"stream_options":{"include_usage":true},"max_tokens":50,
+		"max_completion_tokens":20,"n":2,"metadata":{"feature":"search","user":"u1"},"unknown":{"kept":true},
+		"tools":[{"type":"function","function":{"name":"f"}}],"response_format":{"type":"json_schema"},
+		"messages":[{"role":"system","content":"be brief"},
+			{"role":"user","content":[{"type":"text","text":"what is it"},{"type":"image_url","image_url":{"url":"data:"}}]}]}`)}
+	if bad := peek(&r); bad != nil {
+		t.Fatalf("%+v", *bad)
+	}
+	if r.Model != "chat-large" || !r.Stream || !r.IncludeUsage || r.MaxOutput != 20 || r.Choices != 2 ||
+		r.Feature != "search" || r.UserSHA256 != hashUser("u1") || !r.Tools || !r.JSONSchema || !r.Vision ||
+		r.Messages != 2 || r.InputExtra != imageTokens || r.InputBytes < 60 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestPeekRefuses(t *testing.T) {
+	const ok = `"messages":[{"role":"user","content":"x"}]`
+	for name, c := range map[string]struct{ body, param string }{
+		"not JSON":            {`{"model":`, ""},
+		"not an object":       {`["model"]`, ""},
+		"empty":               {``, ""},
+		"trailing text":       {`{} {}`, ""},
+		"no model":            {`{` + ok + `}`, "model"},
+		"model of a number":   {`{"model":1,` + ok + `}`, "model"},
+		"model twice":         {`{"model":"a","model":"b",` + ok + `}`, "model"},
+		"no messages":         {`{"model":"a"}`, "messages"},
+		"messages of a text":  {`{"model":"a","messages":"x"}`, "messages"},
+		"no message":          {`{"model":"a","messages":[]}`, "messages"},
+		"message of a text":   {`{"model":"a","messages":["x"]}`, "messages[0]"},
+		"negative max_tokens": {`{"model":"a","max_tokens":-1,` + ok + `}`, "max_tokens"},
+		"zero max_tokens":     {`{"model":"a","max_tokens":0,` + ok + `}`, "max_tokens"},
+		"max_tokens of text":  {`{"model":"a","max_tokens":"5",` + ok + `}`, "max_tokens"},
+		"half a token":        {`{"model":"a","max_completion_tokens":1.5,` + ok + `}`, "max_completion_tokens"},
+		"absurd max_tokens":   {`{"model":"a","max_tokens":1e300,` + ok + `}`, "max_tokens"},
+		"n of 0":              {`{"model":"a","n":0,` + ok + `}`, "n"},
+		"n of 129":            {`{"model":"a","n":129,` + ok + `}`, "n"},
+		"stream of a text":    {`{"model":"a","stream":"yes",` + ok + `}`, "stream"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bad := peek(&exchange.Request{Operation: exchange.Chat, Body: []byte(c.body)})
+			if bad == nil {
+				t.Fatal("accepted")
+			}
+			if bad.param != c.param {
+				t.Errorf("param %q, want %q (%s)", bad.param, c.param, bad.message)
+			}
+		})
+	}
+}
+
+func TestPeekEmbeddings(t *testing.T) {
+	for body, want := range map[string]struct{ bytes, extra int64 }{
+		`{"model":"e","input":"four"}`:          {6, 0},
+		`{"model":"e","input":["ab","c"]}`:      {7, 0},
+		`{"model":"e","input":[1,2,3]}`:         {0, 3},
+		`{"model":"e","input":[[1,2],[3,4,5]]}`: {0, 5},
+	} {
+		r := exchange.Request{Operation: exchange.Embeddings, Body: []byte(body)}
+		if bad := peek(&r); bad != nil || r.InputBytes != want.bytes || r.InputExtra != want.extra {
+			t.Errorf("%s: %v %d %d, want %+v", body, bad, r.InputBytes, r.InputExtra, want)
+		}
+	}
+	if bad := peek(&exchange.Request{Operation: exchange.Embeddings, Body: []byte(`{"model":"e"}`)}); bad == nil || bad.param != "input" {
+		t.Errorf("no input: %v", bad)
+	}
+}
+
+func FuzzPeek(f *testing.F) {
+	f.Add(`{"model":"a","messages":[{"role":"user","content":[{"type":"text","text":"x"}]}]}`)
+	f.Add(`{"model":"a","input":[[1],[2]]}`)
+	f.Add(strings.Repeat(`[`, 100))
+	f.Fuzz(func(t *testing.T, body string) {
+		for _, op := range [...]exchange.Operation{exchange.Chat, exchange.Embeddings} {
+			r := exchange.Request{Operation: op, Body: []byte(body)}
+			if peek(&r) == nil && (r.Model == "" || r.Choices < 1 || r.MaxOutput < 0 || r.InputBytes < 0) {
+				t.Errorf("accepted with %+v", r)
+			}
+		}
+	})
+}
+
+func TestUSD(t *testing.T) {
+	for n, want := range map[exchange.NanoUSD]string{
+		0: "0", 1: "0.000000001", 1_000_000_000: "1", 1_500_000_000: "1.5", -250_000_000: "-0.25", 100_000_000_001: "100.000000001",
+	} {
+		if got := usd(n); got != want {
+			t.Errorf("%d: got %s, want %s", n, got, want)
+		}
+	}
+}

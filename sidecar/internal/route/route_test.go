@@ -1,0 +1,152 @@
+package route
+
+import (
+	"testing"
+	"time"
+
+	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
+)
+
+var start = time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+
+func target(id string, priority, weight int) exchange.Target {
+	return exchange.Target{Deployment: &exchange.Deployment{ID: id}, Priority: priority, Weight: weight}
+}
+
+func ids(ts []exchange.Target) (out string) {
+	for _, t := range ts {
+		out += t.Deployment.ID
+	}
+	return out
+}
+
+func TestCandidates(t *testing.T) {
+	d := &exchange.Deployment{
+		ID: "d", Account: "bu", DataClasses: []string{"public"}, ContextTokens: 1000, Capabilities: []string{"tools"},
+	}
+	alias := &exchange.Alias{Targets: []exchange.Target{{Deployment: d}}}
+	good := Query{Alias: alias, Account: "bu", DataClass: "public", Needs: []string{"tools"}, MinWindow: 1000}
+	for name, c := range map[string]struct {
+		change func(*Query)
+		reason string
+	}{
+		"fits":             {func(*Query) {}, ""},
+		"another account":  {func(q *Query) { q.Account = "" }, "account"},
+		"data class":       {func(q *Query) { q.DataClass = "internal" }, "data_class"},
+		"window":           {func(q *Query) { q.MinWindow = 1001 }, "context_window"},
+		"capability":       {func(q *Query) { q.Needs = []string{"vision"} }, "vision"},
+		"no class, no bar": {func(q *Query) { q.DataClass = "" }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := good
+			c.change(&q)
+			ok, out := Candidates(q)
+			if c.reason == "" && len(ok) != 1 {
+				t.Fatalf("left out: %v", out)
+			}
+			if c.reason != "" && (len(ok) != 0 || out[0].Reason != c.reason) {
+				t.Fatalf("got %v %v, want reason %s", ok, out, c.reason)
+			}
+		})
+	}
+}
+
+func TestOrderFollowsPriorityThenWeight(t *testing.T) {
+	r := New()
+	first := map[string]int{}
+	for range 10_000 {
+		o, _ := r.Order(start, []exchange.Target{target("a", 1, 80), target("b", 1, 20), target("c", 2, 1), target("z", 2, 0)})
+		if got := ids(o); got[2:] != "cz" {
+			t.Fatalf("order %s: the second priority must come last, weight 0 at its end", got)
+		}
+		first[o[0].Deployment.ID]++
+	}
+	// Binomial(10,000, 0.8): 6 standard deviations are 240.
+	if n := first["a"]; n < 7_760 || n > 8_240 {
+		t.Errorf("a came first %d times of 10,000, want about 8,000", n)
+	}
+}
+
+func TestBreaker(t *testing.T) {
+	r := New()
+	c := []exchange.Target{target("a", 1, 1)}
+	report := func(at time.Time, kind exchange.FailureKind, n int) {
+		for range n {
+			r.Report(at, "a", kind)
+		}
+	}
+	open := func(at time.Time) bool { o, _ := r.Order(at, c); return len(o) == 0 }
+
+	report(start, exchange.FailOverloaded, breakerMin-1)
+	if open(start) {
+		t.Fatal("opened below the least number of attempts")
+	}
+	report(start, exchange.FailRateLimited, 5)
+	report(start, exchange.FailRequest, 5)
+	report(start, exchange.FailCancelled, 50)
+	if open(start) {
+		t.Fatal("rate limits, callers' faults and cancellations must not open it")
+	}
+	report(start, exchange.FailTimeout, 3)
+	if !open(start) {
+		t.Fatal("12 of 22 failed: it must open")
+	}
+	if _, wait := r.Order(start, c); wait != breakerOpenFor {
+		t.Errorf("wait %s, want %s", wait, breakerOpenFor)
+	}
+	later := start.Add(breakerOpenFor)
+	if open(later) {
+		t.Fatal("a probe is due")
+	}
+	if !open(later) {
+		t.Fatal("one probe at a time")
+	}
+	report(later, exchange.FailConnect, 1)
+	if !open(later.Add(breakerOpenFor - 1)) {
+		t.Fatal("a failed probe opens it again")
+	}
+	again := later.Add(breakerOpenFor)
+	if open(again) {
+		t.Fatal("the next probe is due")
+	}
+	report(again, exchange.FailNone, 1)
+	if open(again) || open(again) {
+		t.Fatal("a good probe closes it")
+	}
+}
+
+func TestBreakerForgets(t *testing.T) {
+	r := New()
+	for range breakerMin {
+		r.Report(start, "a", exchange.FailNone)
+	}
+	for i := range breakerMin + 1 {
+		r.Report(start.Add(breakerWindow+time.Duration(i)), "a", exchange.FailOverloaded)
+	}
+	if o, _ := r.Order(start.Add(breakerWindow+time.Second), []exchange.Target{target("a", 1, 1)}); len(o) != 0 {
+		t.Error("good attempts of more than a window ago must not keep it closed")
+	}
+}
+
+func TestRetryBudget(t *testing.T) {
+	r := New()
+	n := 0
+	for r.Retry(start) {
+		n++
+	}
+	if n != retryFloor {
+		t.Errorf("a quiet sidecar has %d retries, want %v", n, retryFloor)
+	}
+	for range 100 {
+		r.Request(start)
+	}
+	for n = 0; r.Retry(start); {
+		n++
+	}
+	if n < 9 || n > 10 { // a tenth of the requests, less what rounding of sums of 0.1 may take
+		t.Errorf("after 100 requests: %d retries, want 10", n)
+	}
+	if !r.Retry(start.Add(time.Second)) {
+		t.Error("the floor must refill with time")
+	}
+}
