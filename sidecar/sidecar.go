@@ -282,7 +282,11 @@ func (s *Sidecar) Disconnected() {
 func (s *Sidecar) Handle(m *quotav1.SessionResponse) {
 	switch m := m.GetMessage().(type) {
 	case *quotav1.SessionResponse_RenewReply:
+		before := s.lease.Incarnation()
 		s.lease.HandleRenewReply(m.RenewReply)
+		if s.lease.Incarnation() != before {
+			s.link.Restart("fenced: going on as a new incarnation") // a session belongs to one incarnation
+		}
 	case *quotav1.SessionResponse_FileFinalReply:
 		s.lease.HandleFileFinalReply(m.FileFinalReply)
 	case *quotav1.SessionResponse_Wake:

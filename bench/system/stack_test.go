@@ -380,12 +380,12 @@ func (s *stack) budget(team string) budget {
 	var out struct {
 		Budgets []struct {
 			Scope, Owner    string
-			CapNano         int64 `json:"capNano,string"`
-			SettledNano     int64 `json:"settledNano,string"`
-			OutstandingNano int64 `json:"outstandingNano,string"`
-			HeldNano        int64 `json:"heldNano,string"`
-			SuspenseNano    int64 `json:"suspenseNano,string"`
-			FreeNano        int64 `json:"freeNano,string"`
+			CapNano         int64 `json:"cap_nano,string"`
+			SettledNano     int64 `json:"settled_nano,string"`
+			OutstandingNano int64 `json:"outstanding_nano,string"`
+			HeldNano        int64 `json:"held_nano,string"`
+			SuspenseNano    int64 `json:"suspense_nano,string"`
+			FreeNano        int64 `json:"free_nano,string"`
 		}
 	}
 	s.decode(s.quotad("budget", "show", team, "-o", "json"), &out)

@@ -17,9 +17,11 @@ const (
 type Request struct {
 	ID        string // x-request-id
 	Operation Operation
-	Body      []byte // the caller's JSON, valid until the attempt has been sent
-	Model     string // the alias, as sent
-	Stream    bool
+	// CreatedUnix is when the request arrived, in seconds: adapters have no clock, and some answers need a time.
+	CreatedUnix int64
+	Body        []byte // the caller's JSON, valid until the attempt has been sent
+	Model       string // the alias, as sent
+	Stream      bool
 	// IncludeUsage is stream_options.include_usage: the caller wants the usage chunk.
 	IncludeUsage bool
 	MaxOutput    int64 // the caller's cap on output tokens, 0 when none was sent

@@ -91,6 +91,7 @@ type attempt struct {
 func (g *Gateway) begin(c *fasthttp.RequestCtx, op exchange.Operation) *flow {
 	f := &flow{c: c, began: time.Now()}
 	f.req.Operation = op
+	f.req.CreatedUnix = f.began.Unix()
 	f.req.ID = requestID(c)
 	f.rules = g.Policy.Rules()
 	f.watch = g.Watch.Arm(c.Conn(), f.cancel.Cancel)

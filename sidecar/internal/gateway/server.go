@@ -59,7 +59,7 @@ type quiet struct{}
 func (quiet) Printf(string, ...any) {}
 
 // Serve accepts until Shutdown, and returns nil then.
-func (s *Server) Serve(l net.Listener) error { return s.http.Serve(l) }
+func (s *Server) Serve(l net.Listener) error { return s.http.Serve(lingerListener{l}) }
 
 func (s *Server) track(c net.Conn, st fasthttp.ConnState) {
 	s.mu.Lock()
@@ -125,6 +125,9 @@ func (g *Gateway) badHTTP(c *fasthttp.RequestCtx, err error) {
 	switch {
 	case errors.Is(err, fasthttp.ErrBodyTooLarge):
 		r = tooLarge(BodyMax)
+		if conn, ok := c.Conn().(*lingerConn); ok {
+			conn.unread.Store(true)
+		}
 	case errors.As(err, new(*fasthttp.ErrSmallBuffer)):
 		r = &refusal{status: 431, kind: typeInvalid, code: "header_too_large", message: "the request's head is too large"}
 	case errors.As(err, &slow) && slow.Timeout():

@@ -64,6 +64,7 @@ type Link struct {
 
 	mu      sync.Mutex
 	queue   chan *quotav1.SessionRequest // nil without a session
+	end     context.CancelCauseFunc      // ends the session
 	state   State
 	waiting time.Time // when the oldest unanswered Renew was sent; zero when none is
 }
@@ -104,6 +105,15 @@ func (l *Link) Send(m *quotav1.SessionRequest) bool {
 		l.waiting = time.Now()
 	}
 	return true
+}
+
+// Restart ends the session, if there is one; a new one with a new Hello follows.
+func (l *Link) Restart(why string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.queue != nil {
+		l.end(errors.New(why))
+	}
 }
 
 // Run keeps a session until ctx ends.
@@ -232,7 +242,7 @@ func (l *Link) serve(ctx context.Context, cancel context.CancelCauseFunc,
 ) error {
 	queue := make(chan *quotav1.SessionRequest, queueMax)
 	l.mu.Lock()
-	l.queue, l.waiting = queue, time.Time{}
+	l.queue, l.end, l.waiting = queue, cancel, time.Time{}
 	l.state = State{Connected: true, Address: address, Since: time.Now()}
 	l.mu.Unlock()
 	l.log.Info("connected to quotad", zap.String("address", address), zap.String("node", w.GetNodeId()))
