@@ -283,3 +283,23 @@ func TestUnknownKeyWhileQuotadIsAway(t *testing.T) {
 		t.Errorf("readiness must not depend on quotad: %q %v", b, err)
 	}
 }
+
+// TestStopIsClean: SIGTERM lets a running stream end, and nothing stays behind.
+func TestStopIsClean(t *testing.T) {
+	s := start(t, 1, 1, func(base string) string { return org(base, "{ monthly: 100 }", "{ rpm: 60000 }") })
+	sc := s.sidecars[0]
+	done := make(chan answer, 1)
+	go func() { done <- s.chat(sc, say("tokens=20 gap=50ms", `,"stream":true,"max_tokens":20`)) }()
+	s.eventually("the stream runs", func() bool { w := s.fake.Witness(1); return w.Open == 1 && w.Records[0].TokensSent > 2 })
+	sc.term(t)
+	if a := <-done; a.err != nil || !strings.HasSuffix(a.body, "data: [DONE]\n\n") {
+		t.Errorf("the stream must end well: %v %q", a.err, a.body)
+	}
+	want := s.fake.Witness(0).Totals.CostNano
+	if b := s.budget("t"); b.Settled != want || b.Outstanding != 0 || b.Suspense != 0 {
+		t.Errorf("after goodbye: %+v, want %d settled and nothing out", b, want)
+	}
+	if got := s.usageCLI().cost; got != want {
+		t.Errorf("usage says %d, want %d", got, want)
+	}
+}

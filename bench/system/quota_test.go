@@ -28,6 +28,7 @@ func tally(as []answer) map[string]int {
 
 const (
 	burstLimit = 200_000
+	burstUsed  = 500 // of output
 	burstBody  = "tokens=500 first=2s"
 	// A request reserves its cap of 960 output tokens and an estimate of its prompt: about 1,000 in all.
 	burstCap  = 960
@@ -52,7 +53,7 @@ func burst(t *testing.T, killed bool) {
 	body := say(burstBody, fmt.Sprintf(`,"max_tokens":%d`, burstCap))
 	began := time.Now()
 	var mu sync.Mutex
-	done := 0
+	done, late := 0, int64(0)
 	answers := each(1000, func(i int) answer {
 		sc := s.sidecars[i%3]
 		for {
@@ -60,6 +61,9 @@ func burst(t *testing.T, killed bool) {
 			mu.Lock()
 			if a.status == 200 {
 				done++
+				if time.Since(began) > burstTime {
+					late++
+				}
 			}
 			if killed && done == 100 && a.status == 200 {
 				s.nodes[0].kill()
@@ -68,11 +72,11 @@ func burst(t *testing.T, killed bool) {
 			if a.status == 200 || time.Since(began) > burstTime {
 				return a
 			}
-			// As an SDK does, but no longer than a second at a time.
+			// As an SDK does, but not for long: the burst must find what comes free.
 			var ms int64
 			_, _ = fmt.Sscan(a.header.Get("retry-after-ms"), &ms)
 			select {
-			case <-time.After(min(time.Duration(ms)*time.Millisecond, time.Second)):
+			case <-time.After(min(time.Duration(ms)*time.Millisecond, 200*time.Millisecond)):
 			case <-t.Context().Done():
 				return a
 			}
@@ -87,8 +91,12 @@ func burst(t *testing.T, killed bool) {
 	if net > allowed*105/100 {
 		t.Errorf("used %d tokens, the bound is %d and 5%%", net, allowed)
 	}
-	if !killed && net < allowed*97/100 {
-		t.Errorf("used %d tokens: below 97%% of %d", net, allowed)
+	// At burstTime those that were still running stood at what they had reserved.
+	admitted := net + late*(burstCap-burstUsed)
+	offered := int64(float64(burstLimit) * (1 + burstTime.Minutes()))
+	t.Logf("admitted at %s, less refunds: %d of %d, %.1f%%", burstTime, admitted, offered, 100*float64(admitted)/float64(offered))
+	if !killed && admitted < offered*97/100 {
+		t.Errorf("admitted %d tokens: below 97%% of %d", admitted, offered)
 	}
 	for _, a := range answers {
 		switch {
@@ -115,6 +123,12 @@ func burst(t *testing.T, killed bool) {
 		return
 	}
 	s.eventually("every unused token is back", func() bool {
+		a := s.chat(s.sidecars[0], say("tokens=1", `,"max_tokens":1`))
+		var left int64
+		_, _ = fmt.Sscan(a.header.Get("x-ratelimit-remaining-tokens"), &left)
+		return left > burstLimit*45/100 // half a minute's refill at least, and nothing is stuck in leases:
+	})
+	s.eventually("and all of it", func() bool {
 		a := s.chat(s.sidecars[0], say("tokens=1", `,"max_tokens":1`))
 		var left int64
 		_, _ = fmt.Sscan(a.header.Get("x-ratelimit-remaining-tokens"), &left)

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -33,6 +34,8 @@ const (
 	fakeKey   = "fake-provider-key"
 )
 
+var errEnded = errors.New("exit status 0")
+
 // org is what the demo organisation depends on.
 type org struct {
 	Fake              string
@@ -45,7 +48,6 @@ type org struct {
 type stack struct {
 	bin, dir        string
 	nodes, sidecars int
-	port            int // of the first sidecar's data listener; everything else follows from it
 	upstream, model string
 
 	mu       sync.Mutex
@@ -177,7 +179,7 @@ func (s *stack) start(name, binary string, args ...string) error {
 	go func() {
 		err := cmd.Wait()
 		select {
-		case s.failed <- fmt.Errorf("%s ended (%v): see %s", name, err, out.Name()):
+		case s.failed <- fmt.Errorf("%s ended: see %s: %w", name, out.Name(), cmp.Or(err, errEnded)):
 		default:
 		}
 	}()

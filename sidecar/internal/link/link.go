@@ -123,7 +123,7 @@ func (l *Link) Run(ctx context.Context) error {
 	backoff := backoffMin
 	for ctx.Err() == nil {
 		address := hint
-		if hint = ""; address == "" {
+		if address == "" {
 			address = l.cfg.Addresses[next%len(l.cfg.Addresses)]
 			next++
 		}

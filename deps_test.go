@@ -1,0 +1,89 @@
+package sluice
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// forbidden edges, with why. A path stands for itself and everything below it.
+var forbidden = []struct{ from, to, why string }{
+	{"sidecar", "quotad", "what the two programs share is proto alone"},
+	{"quotad", "sidecar", "what the two programs share is proto alone"},
+	{"sidecar", "proto/gen/raftlog", "the log's messages never leave quotad"},
+	{"sidecar", "proto/gen/admin", "sidecars do not administer"},
+	{"quotad/ledger", "proto", "the ledger is pure: the replica carries messages over to it"},
+	{"quotad/ledger", "quotad/internal", "the ledger is a leaf"},
+	{"quotad/internal/registry", "quotad/internal", "a pure machine: it knows the ledger's nouns and nothing else"},
+	{"quotad/internal/rollup", "quotad", "a pure machine"},
+	{"quotad/internal/store", "quotad/internal/replica", "the replica drives the store"},
+	{"quotad/internal/session", "quotad/internal/api", "edges do not know each other"},
+	{"quotad/internal/api", "quotad/internal/session", "edges do not know each other"},
+	{"sidecar/internal/exchange", "sidecar/internal", "nouns are a leaf"},
+	{"sidecar/internal/sse", "sidecar", "framing is a leaf"},
+	{"sidecar/internal/adapter", "sidecar/internal/relay", "adapters own no connection"},
+	{"sidecar/internal/adapter", "sidecar/internal/gateway", "adapters know nothing of callers' connections"},
+	{"sidecar/internal/relay", "sidecar/internal/gateway", "the relay never sees a request context"},
+	{"sidecar/internal/policy", "sidecar/internal/gateway", "rooms do not know the edge"},
+	{"sidecar/internal/route", "sidecar/internal/relay", "the router decides, the relay does"},
+	{"sidecar/lease", "sidecar/internal", "the simulator drives it without the sidecar"},
+	{"bench/fakeprovider", "sidecar", "a witness shares no code with the accused"},
+	{"bench/fakeprovider", "quotad", "a witness shares no code with the accused"},
+}
+
+const module = "github.com/sluice-gateway/sluice/"
+
+func TestDependencies(t *testing.T) {
+	seen := map[string]bool{}
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (d.Name() == "testdata" || d.Name() == "node_modules" || path == "tools" || path == "bench/sdk") {
+			return fs.SkipDir
+		}
+		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		dir := filepath.ToSlash(filepath.Dir(path))
+		seen[dir] = true
+		for _, imp := range f.Imports {
+			to, err := strconv.Unquote(imp.Path.Value)
+			if err != nil {
+				return err
+			}
+			to, ours := strings.CutPrefix(to, module)
+			if !ours {
+				continue
+			}
+			for _, no := range forbidden {
+				if within(dir, no.from) && within(to, no.to) && !within(to, no.from) {
+					t.Errorf("%s imports %s: %s", path, to, no.why)
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, no := range forbidden {
+		found := false
+		for dir := range seen {
+			found = found || within(dir, no.from)
+		}
+		if !found {
+			t.Errorf("no package %s: the rule about it is dead", no.from)
+		}
+	}
+}
+
+func within(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
