@@ -159,7 +159,10 @@ func TestCloseEndsHangingRequests(t *testing.T) {
 				return
 			}
 			req.Header.Set("Authorization", "Bearer secret")
-			_, cut = client.Do(req)
+			res, err := client.Do(req)
+			if cut = err; err == nil {
+				_ = res.Body.Close()
+			}
 		})
 		if _, err := s.Wait(t.Context(), 0, func(w Snapshot) bool { return w.Open == 1 }); err != nil {
 			t.Fatal(err)

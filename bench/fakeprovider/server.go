@@ -56,7 +56,7 @@ func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 	go func() {
 		defer close(done)
 		<-ctx.Done()
-		hs.Close()
+		_ = hs.Close() // Serve says what matters
 		s.Close()
 	}()
 	err := hs.Serve(ln)

@@ -125,7 +125,7 @@ func (c *call) stream(a *answer) result {
 	total := a.total()
 	strike := c.b.strikesAt(total)
 	if strike == AfterHead {
-		if res, done := c.strike(nil, 0, a, Usage{}); done {
+		if res, done := c.strike(nil, Usage{}); done {
 			return res
 		}
 		strike = 0 // broken JSON and the like need a head: they strike right after it
@@ -196,7 +196,7 @@ func (c *call) tokens(a *answer, out streamer, strike int64) result {
 			return c.cancelled(c.usage(sent, a)), true
 		}
 		outcome = OutcomeFailed
-		return c.strike(out, sent, a, c.usage(sent, a))
+		return c.strike(out, c.usage(sent, a))
 	}
 	burst := int64(-1)
 	for p := range a.pieces() {
@@ -232,9 +232,9 @@ func (c *call) tokens(a *answer, out streamer, strike int64) result {
 	return result{outcome: outcome, served: c.usage(sent, a)}
 }
 
-// strike carries out the fault after sent tokens. done is false when the answer goes on. Before the head (out is nil)
+// strike carries out the fault. done is false when the answer goes on. Before the head (out is nil)
 // only the faults that need no head are carried out.
-func (c *call) strike(out streamer, sent int64, a *answer, served Usage) (res result, done bool) {
+func (c *call) strike(out streamer, served Usage) (res result, done bool) {
 	res = result{outcome: OutcomeFailed, served: served}
 	switch c.b.Fault {
 	case FaultCut, FaultReset:

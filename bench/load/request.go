@@ -172,7 +172,7 @@ func (r *run) attempt(ctx context.Context, record *Record) {
 		}
 		return
 	}
-	defer res.Body.Close()
+	defer func() { _ = res.Body.Close() }() // only read
 	record.Status = res.StatusCode
 	record.RetryAfter = retryAfter(res.Header, time.Now())
 	record.ShouldRetry = res.Header.Get("X-Should-Retry")

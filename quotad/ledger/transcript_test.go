@@ -310,9 +310,9 @@ func (p *player) sayReply(r RenewReply) {
 		p.say("%s G=%d F=%d free=%d%s", p.name(g.Resource, g.Period), g.Granted, g.Forfeited, g.Free, short)
 	}
 	if len(r.Shares) > 0 {
-		p.out.WriteString(fmt.Sprintf("> shares v%d", r.ShareVersion))
+		fmt.Fprintf(&p.out, "> shares v%d", r.ShareVersion)
 		for _, s := range r.Shares {
-			p.out.WriteString(fmt.Sprintf(" %s=%d", p.name(s.Resource, 0), s.PerMinute))
+			fmt.Fprintf(&p.out, " %s=%d", p.name(s.Resource, 0), s.PerMinute)
 		}
 		p.out.WriteString("\n")
 	}

@@ -87,7 +87,7 @@ func readSegment(path string, boot [16]byte) *past {
 	if err != nil {
 		return nil
 	}
-	defer f.Close() // only read
+	defer func() { _ = f.Close() }() // only read
 	var st unix.Stat_t
 	if unix.Fstat(int(f.Fd()), &st) != nil || st.Size > segmentBytesMax {
 		return nil
@@ -103,7 +103,7 @@ func mapSegment(path string, size int) (segment, error) {
 	if err != nil {
 		return segment{}, fmt.Errorf("open journal: %w", err)
 	}
-	defer f.Close() // the mapping stays
+	defer func() { _ = f.Close() }() // the mapping stays
 	if err := allocate(f, int64(size)); err != nil {
 		return segment{}, fmt.Errorf("allocate journal: %w", err)
 	}

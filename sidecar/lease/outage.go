@@ -212,7 +212,7 @@ func (t *trickle) advance(now, perMinute, start int64) {
 	if !t.running {
 		t.running, t.at = true, start
 	}
-	depth := max(min(t.largest*perUnit, perMinute*int64(trickleDepth/int64(time.Millisecond))), t.want*perUnit)
+	depth := max(min(t.largest*perUnit, perMinute*(trickleDepth/int64(time.Millisecond))), t.want*perUnit)
 	ms := max(0, now-t.at) / int64(time.Millisecond)
 	t.at += ms * int64(time.Millisecond)
 	if ms > depth/perMinute {

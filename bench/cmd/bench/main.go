@@ -32,7 +32,7 @@ func readLines(path string) ([]string, error) {
 		if file, err = os.Open(path); err != nil {
 			return nil, fmt.Errorf("read keys: %w", err)
 		}
-		defer file.Close()
+		defer func() { _ = file.Close() }() // only read
 	}
 	var out []string
 	lines := bufio.NewScanner(file)

@@ -54,7 +54,7 @@ func Open(path string) (*Keyring, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open key file: %w", err)
 	}
-	defer f.Close() // read only: nothing to lose
+	defer func() { _ = f.Close() }() // only read
 	info, err := f.Stat()
 	if err != nil {
 		return nil, fmt.Errorf("open key file: %w", err)

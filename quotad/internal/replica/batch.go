@@ -111,7 +111,6 @@ func (n *Node) runBatcher(ctx context.Context) {
 	var carry *proposal
 	for {
 		first := carry
-		carry = nil
 		if first == nil {
 			select {
 			case <-ctx.Done():

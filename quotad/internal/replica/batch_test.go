@@ -2,6 +2,7 @@ package replica
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	raftlogv1 "github.com/sluice-gateway/sluice/proto/gen/raftlog/v1"
@@ -76,7 +77,7 @@ func TestQueueIsBounded(t *testing.T) {
 	for range proposalsQueuedMax {
 		n.batch.queue <- &proposal{}
 	}
-	if _, err := n.propose(t.Context(), []*raftlogv1.Op{sealOp("k")}); err != ErrBusy {
+	if _, err := n.propose(t.Context(), []*raftlogv1.Op{sealOp("k")}); !errors.Is(err, ErrBusy) {
 		t.Fatalf("Propose with a full queue: got %v, want ErrBusy", err)
 	}
 }
@@ -86,7 +87,7 @@ func TestProposalThatWasNotTakenIsWithdrawn(t *testing.T) {
 	n.serving.Store(&leadership{})
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := n.propose(ctx, []*raftlogv1.Op{sealOp("k")}); err != context.Canceled {
+	if _, err := n.propose(ctx, []*raftlogv1.Op{sealOp("k")}); !errors.Is(err, context.Canceled) || errors.Is(err, ErrUnknown) {
 		t.Fatalf("Propose: got %v, want only the error of its context", err)
 	}
 	if p := <-n.batch.queue; !p.taken.Load() {

@@ -143,7 +143,7 @@ func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
 
 // Restore replaces the state by a snapshot's. A bad one changes nothing.
 func (f *fsm) Restore(r io.ReadCloser) error {
-	defer r.Close()
+	defer func() { _ = r.Close() }() // only read
 	var m *Machine
 	applied, err := f.state.Restore(r, func(load func(func(string, []byte) error) error) (err error) {
 		if m, err = loadMachine(f.cfg.Ledger, load); err != nil {

@@ -38,7 +38,7 @@ func TestCrashChild(t *testing.T) {
 		if err := s.State().Flush(); err != nil {
 			t.Fatalf("Flush: %v", err)
 		}
-		fmt.Println("written", index)
+		fmt.Fprintln(os.Stdout, "written", index)
 	}
 }
 

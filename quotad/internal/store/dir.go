@@ -33,7 +33,7 @@ func lockDir(dir string) (*os.File, error) {
 		return nil, fmt.Errorf("open lock file: %w", err)
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		defer f.Close()
+		defer func() { _ = f.Close() }()
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			return nil, fmt.Errorf("%s, by process %s: %w", dir, lockHolder(f), ErrInUse)
 		}
@@ -41,7 +41,7 @@ func lockDir(dir string) (*os.File, error) {
 	}
 	// The pid is only for the error above: a stale one does no harm.
 	if err := writePID(f); err != nil {
-		f.Close()
+		_ = f.Close()
 		return nil, fmt.Errorf("write %s: %w", f.Name(), err)
 	}
 	return f, nil
@@ -136,7 +136,7 @@ func syncDir(dir string) error {
 	if err != nil {
 		return fmt.Errorf("open directory to sync it: %w", err)
 	}
-	defer d.Close()
+	defer func() { _ = d.Close() }() // only opened to sync it
 	if err := d.Sync(); err != nil {
 		return fmt.Errorf("sync directory: %w", err)
 	}

@@ -10,7 +10,7 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// ErrSuperseded: the state a snapshot was to be made of was replaced by a restore.
+// ErrSuperseded is returned when the state that a snapshot was to be made of was replaced by a restore.
 var ErrSuperseded = errors.New("snapshot superseded by a restore")
 
 // Flush writes everything appended before the call and returns when it is on disk, or the reason why it could not be

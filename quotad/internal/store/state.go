@@ -17,7 +17,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// ErrDamaged: the state file cannot be read. Reset makes a new one.
+// ErrDamaged is returned when the state file cannot be read. Reset makes a new one.
 var ErrDamaged = errors.New("state file is damaged")
 
 var (

@@ -19,7 +19,7 @@ import (
 // for every record, sorted by key, and an end mark: a SnapshotRecord without a key, whose value is the number of
 // records (8 bytes, big endian) and the CRC-32C of all bytes before the mark (4 bytes).
 
-// ErrBadSnapshot: a snapshot stream is cut short, damaged, or not one.
+// ErrBadSnapshot is returned for a snapshot stream that is cut short, damaged, or not one.
 var ErrBadSnapshot = errors.New("bad snapshot")
 
 var crcTable = crc32.MakeTable(crc32.Castagnoli)

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"errors"
 	"io"
 	"time"
 
@@ -50,7 +51,7 @@ func (b *body) next(block bool) ([]byte, error) {
 	}
 	p, err := b.read(block)
 	switch err {
-	case nil, errNoBytes:
+	case nil, errNoBytes: //nolint:errorlint // for each chunk, and read returns its sentinels bare
 		return p, err
 	case io.EOF:
 		b.finish()
@@ -121,7 +122,7 @@ func (b *body) take(block bool, limit int64) ([]byte, error) {
 
 // ended is for bodies whose framing says where they end: there the end of the connection comes too early.
 func ended(err error) error {
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		return asFailure(err)
 	}
 	return err
@@ -203,7 +204,7 @@ func (b *body) abort() {
 func (b *body) release() {
 	for !b.over {
 		_, err := b.next(false)
-		if err == errNoBytes {
+		if errors.Is(err, errNoBytes) {
 			b.c.leave(b)
 		}
 	}

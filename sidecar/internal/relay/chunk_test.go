@@ -2,7 +2,6 @@ package relay
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http/httputil"
@@ -126,7 +125,7 @@ func FuzzChunker(f *testing.F) {
 		if err == nil && ended && !bytes.ContainsAny(in, ";") {
 			lax, err := io.ReadAll(httputil.NewChunkedReader(bytes.NewReader(in)))
 			if err == nil && !bytes.Equal(lax, body) {
-				t.Fatal(fmt.Sprintf("%q: got %q, net/http %q", in, body, lax))
+				t.Fatalf("%q: got %q, net/http %q", in, body, lax)
 			}
 		}
 	})

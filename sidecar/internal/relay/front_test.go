@@ -100,6 +100,7 @@ func hear(br *bufio.Reader) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	defer r.Body.Close()
 	all, err := io.ReadAll(r.Body)
 	return string(all), err
 }

@@ -55,7 +55,7 @@ func (z *inflater) inflate() (int, error) {
 func (z *inflater) explain(err error) error {
 	var f *exchange.Failure
 	switch {
-	case err == nil || err == io.EOF || errors.As(err, &f) || errors.Is(err, ErrCallerGone):
+	case err == nil || errors.Is(err, io.EOF) || errors.As(err, &f) || errors.Is(err, ErrCallerGone):
 		return err
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return asFailure(err)

@@ -222,7 +222,7 @@ func (s *resumed) next(block bool) ([]byte, error) {
 func skipBlank(src source) ([]byte, *exchange.Failure) {
 	for {
 		p, err := src.next(true)
-		if err == io.EOF {
+		if err == io.EOF { //nolint:errorlint // a source returns its sentinels bare
 			return nil, fail(exchange.FailInvalid, "the provider's answer is empty")
 		}
 		if err != nil {

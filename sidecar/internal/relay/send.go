@@ -233,7 +233,7 @@ func readAll(src source, b *body, limit int, cut bool) ([]byte, *exchange.Failur
 	}
 	for {
 		p, err := src.next(true)
-		if err == io.EOF {
+		if err == io.EOF { //nolint:errorlint // for each chunk, and a source returns its sentinels bare
 			return all, nil
 		}
 		if err != nil {

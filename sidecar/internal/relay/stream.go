@@ -97,7 +97,7 @@ func (s *Stream) step(block bool) (turn, *exchange.Failure) {
 		switch err {
 		case nil:
 			s.rd.Feed(p)
-		case errNoBytes:
+		case errNoBytes: //nolint:errorlint // for each chunk, and a source returns its sentinels bare
 			return turnWait, nil
 		case io.EOF:
 			s.eof = true

@@ -388,7 +388,7 @@ func TestRead(t *testing.T) {
 			for {
 				n, err := s.Read(buf)
 				b.Write(buf[:n])
-				if err == io.EOF {
+				if errors.Is(err, io.EOF) {
 					break
 				}
 				if err != nil {

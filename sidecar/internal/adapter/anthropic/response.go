@@ -41,7 +41,8 @@ func respond(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exch
 	dst := make([]byte, 0, len(body)+512)
 	dst = appendString(append(dst, `{"id":`...), id)
 	// The provider states no time, and there is no clock here.
-	dst = appendString(append(dst, `,"object":"chat.completion","created":0,"model":`...), r.Model)
+	dst = strconv.AppendInt(append(dst, `,"object":"chat.completion","created":`...), r.CreatedUnix, 10)
+	dst = appendString(append(dst, `,"model":`...), r.Model)
 	dst = append(dst, `,"choices":[{"index":0,"message":`...)
 	dst = appendMessage(dst, content)
 	dst = append(dst, `,"logprobs":null,"finish_reason":"`...)

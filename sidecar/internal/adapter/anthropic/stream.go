@@ -2,6 +2,7 @@ package anthropic
 
 import (
 	"bytes"
+	"strconv"
 
 	"github.com/tidwall/gjson"
 
@@ -70,7 +71,8 @@ func (s *stream) noUsage() string {
 func (s *stream) appendStart(dst []byte) []byte {
 	dst = appendString(append(dst, `data: {"id":`...), s.id)
 	// The provider states no time, and there is no clock here.
-	return appendString(append(dst, `,"object":"chat.completion.chunk","created":0,"model":`...), s.req.Model)
+	dst = strconv.AppendInt(append(dst, `,"object":"chat.completion.chunk","created":`...), s.req.CreatedUnix, 10)
+	return appendString(append(dst, `,"model":`...), s.req.Model)
 }
 
 // Event takes one upstream event.

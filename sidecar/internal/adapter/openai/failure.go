@@ -33,7 +33,63 @@ func failureOf(status int, h adapter.Header, body []byte) *exchange.Failure {
 	}
 	f.Kind = kindOf(status, f)
 	f.Final = f.Final || h("x-should-retry") == "false"
+	rename(f)
 	return f
+}
+
+// openAITypes are the words OpenAI itself has for the type of an error. Others are replaced by the one that fits.
+var openAITypes = map[string]bool{
+	"invalid_request_error": true, "authentication_error": true, "permission_error": true, "rate_limit_error": true,
+	"server_error": true, "insufficient_quota": true, "service_unavailable_error": true, "requests": true, "tokens": true,
+	"billing_error": true, "upstream_error": true, "upstream_invalid_response": true,
+}
+
+// rename puts type, code and param into OpenAI's words, so that callers need to know one dialect.
+func rename(f *exchange.Failure) {
+	if f.Kind == exchange.FailNotFound {
+		f.Code, f.Param = "model_not_found", "model"
+	}
+	if f.Kind == exchange.FailContext {
+		f.Code = "context_length_exceeded"
+	}
+	if f.Status == 402 && f.Code == "invalid_request_error" {
+		f.Code = ""
+	}
+	switch f.Code {
+	case "429", "RateLimitReached":
+		f.Code = "rate_limit_exceeded"
+	case "400", "413", "422": // the status over again
+		f.Code = ""
+	case "401":
+		f.Code = "invalid_api_key"
+	}
+	if !openAITypes[f.Type] || f.Status == 402 {
+		f.Type = typeOf(f)
+	}
+}
+
+func typeOf(f *exchange.Failure) string {
+	switch f.Kind {
+	case exchange.FailRequest, exchange.FailContext, exchange.FailPolicy, exchange.FailNotFound:
+		return "invalid_request_error"
+	case exchange.FailRateLimited:
+		return "rate_limit_error"
+	case exchange.FailCredential:
+		switch {
+		case f.Status == 402 || f.Final:
+			return "insufficient_quota"
+		case f.Status == 400: // Google says so of a wrong key
+			return "invalid_request_error"
+		case f.Status == 403:
+			return "permission_error"
+		}
+		return "authentication_error"
+	case exchange.FailOverloaded:
+		if f.Status > 0 {
+			return "server_error"
+		}
+	}
+	return "upstream_error"
 }
 
 // describe reads the many shapes of error bodies.
@@ -57,6 +113,9 @@ func describe(f *exchange.Failure, doc gjson.Result) {
 	}
 	text(&f.Message, "message", "Message", "detail", "error_description")
 	text(&f.Type, "type")
+	if v := e.Get("status"); v.Type == gjson.String { // Google: the number stands in code
+		f.Code = clip(v.Str)
+	}
 	text(&f.Code, "code", "status", "statusCode")
 	text(&f.Param, "param")
 	if loc := e.Get("detail.0.loc"); loc.IsArray() { // FastAPI
@@ -71,7 +130,7 @@ func describe(f *exchange.Failure, doc gjson.Result) {
 			f.RetryAfter = min(v, retryMax)
 		}
 		if d.Get("reason").Str == "API_KEY_INVALID" {
-			f.Code = "api_key_invalid"
+			f.Code = "API_KEY_INVALID"
 		}
 	}
 }
@@ -97,7 +156,7 @@ func kindOf(status int, f *exchange.Failure) exchange.FailureKind {
 	case "insufficient_quota", "credit_balance_exhausted", "billing_hard_limit_reached", "billing_not_active":
 		f.Final = true
 		return exchange.FailCredential
-	case "api_key_invalid", "invalid_api_key":
+	case "API_KEY_INVALID", "invalid_api_key":
 		return exchange.FailCredential
 	case "context_length_exceeded":
 		return exchange.FailContext

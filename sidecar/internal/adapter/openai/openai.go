@@ -78,7 +78,9 @@ func chatBody(body []byte, r *exchange.Request, d *exchange.Deployment) ([]byte,
 // Response implements adapter.Adapter.
 func (*Adapter) Response(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exchange.Usage, *exchange.Failure) {
 	if !gjson.ValidBytes(body) {
-		return nil, exchange.Usage{}, invalid("the provider's answer is not JSON")
+		f := invalid("the provider's answer is not JSON")
+		f.Type, f.Code = "upstream_invalid_response", "invalid_content_type"
+		return nil, exchange.Usage{}, f
 	}
 	doc := gjson.ParseBytes(body)
 	if !doc.IsObject() {
@@ -99,8 +101,8 @@ func (*Adapter) Response(r *exchange.Request, body []byte, a adapter.Annotate) (
 			return nil, usage, invalid("the provider's answer has no choices")
 		}
 		for _, c := range doc.Get("choices").Array() {
-			if broken(c.Get("finish_reason").Str) {
-				return nil, usage, invalid("the provider broke off: " + c.Get("finish_reason").Str)
+			if reason := c.Get("finish_reason").Str; broken(reason) {
+				return nil, usage, brokeOff(reason)
 			}
 		}
 		body, err = mendChoices(body, doc)
@@ -173,7 +175,25 @@ func inBand(doc gjson.Result) *exchange.Failure {
 	}
 	f := failureOf(status, func(string) string { return "" }, []byte(doc.Raw))
 	if f.Kind == exchange.FailInvalid || status == 0 {
-		f.Kind = kindOfType(f.Type, f.Code)
+		f.Kind = kindOfType(e.Get("type").Str, f.Code)
+	}
+	// Inside an answer the provider's own word for the type goes on: the caller sees it beside what was delivered.
+	switch f.Type = e.Get("type").Str; {
+	case f.Type != "":
+	case doc.Get("error").IsObject():
+		f.Type = "upstream_error"
+	default:
+		f.Type = "server_error"
+	}
+	return f
+}
+
+// brokeOff is the failure behind a finish reason that means one.
+func brokeOff(reason string) *exchange.Failure {
+	f := invalid("the provider broke off: " + reason)
+	f.Type, f.Code = "upstream_error", reason
+	if reason == "error" {
+		f.Code = "finish_reason_error"
 	}
 	return f
 }

@@ -62,9 +62,9 @@ func (s *stream) Event(dst, name, data []byte) ([]byte, adapter.Progress) {
 	}
 	if f := inBand(doc); f != nil || string(name) == "error" {
 		s.failed = true
-		if f == nil {
+		if f == nil { // an event named error without an error member: the whole of it is one
 			f = failureOf(0, func(string) string { return "" }, data)
-			f.Kind = kindOfType(f.Type, f.Code)
+			f.Kind = kindOfType(doc.Get("type").Str, f.Code)
 		}
 		return dst, adapter.Progress{Failure: f}
 	}
@@ -157,7 +157,7 @@ func (s *stream) choice(dst []byte, c gjson.Result, comma bool) (out []byte, any
 	}
 	finish := c.Get("finish_reason")
 	if broken(finish.Str) {
-		return dst, false, invalid("the provider broke off: " + finish.Str)
+		return dst, false, brokeOff(finish.Str)
 	}
 	hasDelta := c.Get("delta").Exists()
 	ends := finish.Type == gjson.String && finish.Str != ""
@@ -303,7 +303,7 @@ func (s *stream) Abort(dst []byte, f *exchange.Failure) []byte {
 	dst = gjson.AppendJSONString(dst, code)
 	dst = append(dst, `,"delivered_bytes":`...)
 	dst = append(dst, itoa(int(s.delivered))...)
-	return append(dst, `,"retry_from_scratch":true}}`+"\n\n"...)
+	return append(dst, `,"retryable":true}}`+"\n\n"...)
 }
 
 // Usage implements adapter.Stream.

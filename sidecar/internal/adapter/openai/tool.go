@@ -32,8 +32,8 @@ func (s *stream) toolCalls(st *choice, index int64, list gjson.Result) []byte {
 		raw := arguments.Raw
 		size := len(arguments.Str)
 		if arguments.IsObject() || arguments.IsArray() {
-			raw = string(quote(arguments.Get("@ugly").Raw))
-			size = len(raw)
+			text := arguments.Get("@ugly").Raw
+			raw, size = string(quote(text)), len(text)
 		} else if arguments.Type != gjson.String {
 			raw = `""`
 		}
