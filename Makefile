@@ -42,7 +42,8 @@ fuzz: ## every fuzz target for FUZZTIME (10s)
 lint: ## golangci-lint, buf lint, buf breaking
 	@$(LINT) golangci-lint run ./...
 	@$(TOOL) buf lint
-	@$(TOOL) buf breaking --against proto/baseline.binpb
+	@$(TOOL) buf build -o -\#format=binpb | $(TOOL) buf breaking -\#format=binpb --against proto/baseline.binpb \
+	  --config '{"version":"v2","breaking":{"use":["FILE"]}}'
 
 gen: ## regenerate proto/gen
 	@$(TOOL) buf generate

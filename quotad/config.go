@@ -148,6 +148,9 @@ func Settings() []Setting {
 		{"admin_listen", "admin API and metrics, host:port", text(func(c *Config) *string { return &c.AdminListen })},
 		{"peers", "every node, comma between them: id=host or id=raft/sidecars/admin", func(c *Config, v string) error {
 			c.Peers = nil
+			if strings.TrimSpace(v) == "" {
+				return nil
+			}
 			for s := range strings.SplitSeq(v, ",") {
 				p, err := parsePeer(strings.TrimSpace(s))
 				if err != nil {

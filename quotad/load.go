@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -47,8 +49,16 @@ func loadFile(c *Config, file string) []error {
 		return []error{fmt.Errorf("read configuration: %w", err)}
 	}
 	var doc yaml.Node
-	if err := yaml.NewDecoder(bytes.NewReader(b)).Decode(&doc); err != nil {
-		return []error{fmt.Errorf("%s: %w", file, err)}
+	dec := yaml.NewDecoder(bytes.NewReader(b))
+	switch err := dec.Decode(&doc); {
+	case errors.Is(err, io.EOF):
+		return nil // nothing but comments
+	case err != nil:
+		return []error{atLine(file, err)}
+	}
+	var more yaml.Node
+	if err := dec.Decode(&more); !errors.Is(err, io.EOF) {
+		return []error{fmt.Errorf("%s: the file must be one YAML document", file)}
 	}
 	root := doc.Content[0]
 	if root.Kind != yaml.MappingNode {
@@ -77,6 +87,15 @@ func loadFile(c *Config, file string) []error {
 		}
 	})
 	return faults
+}
+
+// atLine puts a syntax error's line, which the parser has in its text, where every other fault has it.
+func atLine(file string, err error) error {
+	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	if m := regexp.MustCompile(`^line (\d+): `).FindStringSubmatch(text); m != nil {
+		return fmt.Errorf("%s:%s: %s", file, m[1], text[len(m[0]):])
+	}
+	return fmt.Errorf("%s: %s", file, text)
 }
 
 // flatten visits the leaves of a mapping; a list of plain values is one leaf, joined by commas.

@@ -147,7 +147,12 @@ func (q *Quotad) Run(ctx context.Context) error {
 	defer stop()
 	parts.Go(func() error { return q.node.Run(life) })
 	parts.Go(func() error { return q.sessions.Run(ctx) })
-	parts.Go(func() error { return q.grpc.Serve(q.sidecars) })
+	parts.Go(func() error {
+		if err := q.grpc.Serve(q.sidecars); !errors.Is(err, grpc.ErrServerStopped) { // which is: stopped before it began
+			return err
+		}
+		return nil
+	})
 	parts.Go(func() error {
 		if err := q.admin.Serve(q.adminPlane); !errors.Is(err, http.ErrServerClosed) {
 			return err

@@ -5,8 +5,18 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 )
+
+// HTTPClient makes a client for the admin plane, which knows the servers by the authority and shows the certificate.
+func (f TLSFiles) HTTPClient() (*http.Client, error) {
+	mutual, err := f.mutual()
+	if err != nil {
+		return nil, err
+	}
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: mutual, ForceAttemptHTTP2: true}}, nil
+}
 
 // mutual makes a configuration for both directions: every peer shows a certificate of the same authority.
 func (f TLSFiles) mutual() (*tls.Config, error) {

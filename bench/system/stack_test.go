@@ -338,11 +338,17 @@ func (s *stack) metric(sc *sidecar, name string) float64 {
 // apply applies an org.yaml.
 func (s *stack) apply(yaml string) {
 	s.t.Helper()
+	s.quotad("apply", "-f", s.written(yaml))
+}
+
+// written puts an org.yaml into a file.
+func (s *stack) written(yaml string) string {
+	s.t.Helper()
 	file := filepath.Join(s.t.TempDir(), "org.yaml")
 	if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
 		s.t.Fatal(err)
 	}
-	s.quotad("apply", "-f", file)
+	return file
 }
 
 func (s *stack) quotad(args ...string) string { s.t.Helper(); return s.quotadIn("", args...) }

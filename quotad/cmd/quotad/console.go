@@ -18,14 +18,32 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/sluice-gateway/sluice/proto/gen/admin/v1/adminv1connect"
+	"github.com/sluice-gateway/sluice/quotad"
 	"github.com/sluice-gateway/sluice/quotad/internal/api"
 )
 
-const defaultAddr = "http://127.0.0.1:7072"
+const defaultAddr = "127.0.0.1:7072"
 
 // console is what the verbs share: where to ask, and how to print.
 type console struct {
 	addr, output string
+	tls          quotad.TLSFiles // all empty: no TLS
+}
+
+// client makes a client of a node's admin API. A host:port alone gets the scheme that goes with the TLS flags.
+func (c *console) client(addr string) (adminv1connect.AdminServiceClient, error) {
+	hc, scheme := http.DefaultClient, "http://"
+	if c.tls != (quotad.TLSFiles{}) {
+		var err error
+		if hc, err = c.tls.HTTPClient(); err != nil {
+			return nil, err
+		}
+		scheme = "https://"
+	}
+	if !strings.Contains(addr, "://") {
+		addr = scheme + addr
+	}
+	return adminv1connect.NewAdminServiceClient(hc, addr), nil
 }
 
 func (c *console) flags(cmd *cobra.Command) {
@@ -35,12 +53,19 @@ func (c *console) flags(cmd *cobra.Command) {
 	}
 	cmd.PersistentFlags().StringVar(&c.addr, "addr", addr, "admin API of any node (or SLUICE_ADMIN_ADDR)")
 	cmd.PersistentFlags().StringVarP(&c.output, "output", "o", "table", "table or json")
+	for _, f := range [...]struct {
+		to              *string
+		name, env, what string
+	}{
+		{&c.tls.CA, "tls-ca", "SLUICE_ADMIN_TLS_CA", "PEM file of the authority that signs all certificates"},
+		{&c.tls.Cert, "tls-cert", "SLUICE_ADMIN_TLS_CERT", "PEM file of the operator's certificate"},
+		{&c.tls.Key, "tls-key", "SLUICE_ADMIN_TLS_KEY", "PEM file of its private key"},
+	} {
+		cmd.PersistentFlags().StringVar(f.to, f.name, os.Getenv(f.env), f.what+" (or "+f.env+")")
+	}
 	cmd.PersistentPreRunE = func(*cobra.Command, []string) error {
 		if c.output != "table" && c.output != "json" {
 			return fmt.Errorf("--output: %q is neither table nor json", c.output)
-		}
-		if !strings.Contains(c.addr, "://") {
-			c.addr = "http://" + c.addr
 		}
 		return nil
 	}
@@ -50,11 +75,18 @@ func (c *console) flags(cmd *cobra.Command) {
 func ask[Req, Resp any](ctx context.Context, c *console,
 	call func(adminv1connect.AdminServiceClient, context.Context, *connect.Request[Req]) (*connect.Response[Resp], error), msg *Req,
 ) (*Resp, error) {
-	resp, err := call(adminv1connect.NewAdminServiceClient(http.DefaultClient, c.addr), ctx, connect.NewRequest(msg))
+	client, err := c.client(c.addr)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := call(client, ctx, connect.NewRequest(msg))
 	var ce *connect.Error
 	if errors.As(err, &ce) {
 		if leader := ce.Meta().Get(api.LeaderHeader); leader != "" {
-			resp, err = call(adminv1connect.NewAdminServiceClient(http.DefaultClient, "http://"+leader), ctx, connect.NewRequest(msg))
+			if client, err = c.client(leader); err != nil {
+				return nil, err
+			}
+			resp, err = call(client, ctx, connect.NewRequest(msg))
 		}
 	}
 	if errors.As(err, &ce) {

@@ -30,6 +30,8 @@ func budgetCommand(c *console) *cobra.Command {
 	req := &adminv1.CreditBudgetRequest{}
 	credit := &cobra.Command{
 		Use: "credit TEAM DOLLARS --reason TEXT", Short: "Give a team's open period more, audited; less with a negative amount",
+		Example: "  quotad budget credit support-bot 50 --reason 'launch week'\n" +
+			"  quotad budget credit --reason 'taken back' -- support-bot -50",
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var err error
@@ -106,7 +108,7 @@ func statusCommand(c *console) *cobra.Command {
 			}
 			if l := m.GetLeaderAdminAddress(); l != "" && m.GetLeaderId() != m.GetNodeId() {
 				// Only the leader knows the sidecars. If it does not answer, what this node knows is better than nothing.
-				leader := &console{addr: "http://" + l}
+				leader := &console{addr: l, tls: c.tls}
 				if lm, lerr := ask(cmd.Context(), leader, adminv1connect.AdminServiceClient.Status, &adminv1.StatusRequest{}); lerr == nil {
 					m = lm
 				}

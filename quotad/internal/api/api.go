@@ -62,7 +62,13 @@ func New(node Node, ring *keyring.Keyring, sidecars Sidecars, build string, log 
 // expected without TLS.
 func (s *Service) Handler() (http.Handler, error) {
 	path, h := adminv1connect.NewAdminServiceHandler(s, connect.WithReadMaxBytes(readMax), connect.WithInterceptors(s.bound()))
-	t, err := vanguard.NewTranscoder([]*vanguard.Service{vanguard.NewService(path, h)})
+	// Strict: a misspelt dry_run must be refused, not ignored.
+	strict := vanguard.WithCodec(func(r vanguard.TypeResolver) vanguard.Codec {
+		c := vanguard.NewJSONCodec(r)
+		c.UnmarshalOptions.DiscardUnknown = false
+		return c
+	})
+	t, err := vanguard.NewTranscoder([]*vanguard.Service{vanguard.NewService(path, h)}, strict)
 	if err != nil {
 		return nil, fmt.Errorf("transcode REST: %w", err)
 	}

@@ -93,6 +93,9 @@ func (s *Service) CreditBudget(ctx context.Context, req *connect.Request[adminv1
 	if m.GetReason() == "" {
 		return nil, badInput("reason: required: it stands in the audit")
 	}
+	if m.GetTeam() == "" { // which would mean every team
+		return nil, badInput("team: required")
+	}
 	if m.GetAmountNano() == 0 {
 		return nil, badInput("amount_nano: must not be 0")
 	}

@@ -21,7 +21,8 @@ func (s *Service) Status(context.Context, *connect.Request[adminv1.StatusRequest
 	for _, m := range st.Members {
 		p := &adminv1.Member{Id: m.ID, RaftAddress: m.RaftAddress, Leader: m.Leader, Voter: m.Voter, Lag: -1}
 		if m.Self {
-			p.Lag = int64(st.LastIndex - st.Applied)
+			// Applied was looked at later and may be ahead.
+			p.Lag = max(0, int64(st.LastIndex)-int64(st.Applied))
 		} else if self && !m.LastContact.IsZero() {
 			p.Lag = int64(m.Lag)
 		}

@@ -43,9 +43,9 @@ type Config struct {
 	Bootstrap bool
 	TLS       *tls.Config // certificates of both directions; nil speaks plain TCP: development only
 
-	HeartbeatTimeout   time.Duration // default 500 ms
-	ElectionTimeout    time.Duration // default 500 ms
-	LeaderLeaseTimeout time.Duration // default 250 ms
+	HeartbeatTimeout   time.Duration // default 350 ms
+	ElectionTimeout    time.Duration // default 350 ms
+	LeaderLeaseTimeout time.Duration // default 200 ms
 
 	FlushEvery time.Duration // how often the state file is written; default 10 s; the log covers the gap
 	Ledger     ledger.Config // the same on each node

@@ -46,9 +46,9 @@ func (c Config) WithDefaults() Config {
 			*d = def
 		}
 	}
-	fill(&c.HeartbeatTimeout, 500*time.Millisecond)
-	fill(&c.ElectionTimeout, 500*time.Millisecond)
-	fill(&c.LeaderLeaseTimeout, 250*time.Millisecond)
+	fill(&c.HeartbeatTimeout, 350*time.Millisecond)
+	fill(&c.ElectionTimeout, 350*time.Millisecond)
+	fill(&c.LeaderLeaseTimeout, 200*time.Millisecond)
 	fill(&c.FlushEvery, 10*time.Second)
 	c.Ledger = c.Ledger.WithDefaults()
 	// Every node must bootstrap the same configuration, byte for byte.

@@ -101,10 +101,14 @@ func (s *Server) Session(stream grpc.BidiStreamingServer[quotav1.SessionRequest,
 	}
 	s.welcome(c)
 	defer s.forget(c)
+	// Leadership may have gone before Run could see this session, and then nobody else would end it.
+	if err := s.leads(); err != nil {
+		return err
+	}
 
-	// The writer outlives the reader: it ends with ctx, which the reader's end cancels.
-	var writer sync.WaitGroup
-	writer.Go(func() {
+	// Nobody waits for the writer: it may be stuck in Send, at a sidecar that does not read, until the stream ends,
+	// and the stream ends when this handler returns.
+	go func() {
 		for {
 			select {
 			case <-ctx.Done():
@@ -116,7 +120,7 @@ func (s *Server) Session(stream grpc.BidiStreamingServer[quotav1.SessionRequest,
 				}
 			}
 		}
-	})
+	}()
 	received := make(chan *quotav1.SessionRequest)
 	go func() { // ends with the stream, which ends when this handler returns
 		defer close(received)
@@ -132,10 +136,7 @@ func (s *Server) Session(stream grpc.BidiStreamingServer[quotav1.SessionRequest,
 			}
 		}
 	}()
-	err = s.read(ctx, c, received)
-	cancel(nil)
-	writer.Wait()
-	return err
+	return s.read(ctx, c, received)
 }
 
 // read handles messages until the stream or the session ends.
@@ -156,6 +157,12 @@ func (s *Server) read(ctx context.Context, c *session, received <-chan *quotav1.
 		case m, ok := <-received:
 			if !ok {
 				return nil
+			}
+			if ack := m.GetConfigAck(); ack != nil { // in order: the last one is what is in force
+				c.mu.Lock()
+				c.acked = ack.GetVersion()
+				c.mu.Unlock()
+				continue
 			}
 			select {
 			case slots <- struct{}{}:
@@ -365,10 +372,6 @@ func (s *Server) handle(ctx context.Context, c *session, m *quotav1.SessionReque
 		err = s.usageBatch(ctx, c, m.UsageBatch)
 	case *quotav1.SessionRequest_UsageQuery:
 		s.usageQuery(ctx, c, m.UsageQuery)
-	case *quotav1.SessionRequest_ConfigAck:
-		c.mu.Lock()
-		c.acked = m.ConfigAck.GetVersion()
-		c.mu.Unlock()
 	default:
 		err = fmt.Errorf("message %T is not understood", m)
 	}
@@ -378,6 +381,10 @@ func (s *Server) handle(ctx context.Context, c *session, m *quotav1.SessionReque
 }
 
 func (s *Server) renew(ctx context.Context, c *session, r *quotav1.Renew) error {
+	if r.GetIncarnation() != c.hello.GetIncarnation() {
+		return fmt.Errorf("renew %d: it is of incarnation %d, the session of %d", r.GetSeq(), r.GetIncarnation(),
+			c.hello.GetIncarnation())
+	}
 	res, err := s.node.Propose(ctx, renewTo(c.hello.GetIdentity(), r))
 	if err != nil {
 		return fmt.Errorf("renew %d: %w", r.GetSeq(), err)

@@ -23,8 +23,10 @@ import (
 )
 
 const (
-	backoffMin = 50 * time.Millisecond
-	backoffMax = time.Second
+	// A request waits 2.5 s for quotad, and an election takes most of that: the new leader must be found at once. A
+	// refused try costs little, so the pause stays short.
+	backoffMin = 20 * time.Millisecond
+	backoffMax = 200 * time.Millisecond
 	// helloWait bounds the wait for Welcome, so that a node that accepts and never answers is left for the next.
 	helloWait = 2 * time.Second
 	// replyWait bounds the wait for the answer to a Renew: a stopped or cut-off leader shows by its silence.
