@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/test/bufconn"
@@ -62,6 +64,7 @@ type plane struct {
 	node   Node
 	ring   *keyring.Keyring
 	server *Server
+	gone   <-chan struct{} // one for each session that ended; at most 16 are not read
 	dial   func(context.Context, string) (net.Conn, error)
 }
 
@@ -95,7 +98,14 @@ func newPlane(t *testing.T) *plane {
 // serve serves sessions over a connection in memory, until the end of the test.
 func serve(t *testing.T, node Node, ring *keyring.Keyring) *plane {
 	t.Helper()
-	s := New(node, ring, "a", false, zap.NewNop())
+	gone := make(chan struct{}, 16)
+	core, _ := observer.New(zap.InfoLevel)
+	s := New(node, ring, "a", false, zap.New(core, zap.Hooks(func(e zapcore.Entry) error {
+		if e.Message == "sidecar gone" {
+			gone <- struct{}{}
+		}
+		return nil
+	})))
 	l := bufconn.Listen(1 << 16)
 	g := grpc.NewServer()
 	quotav1.RegisterQuotaServiceServer(g, s)
@@ -109,7 +119,7 @@ func serve(t *testing.T, node Node, ring *keyring.Keyring) *plane {
 		must(t, <-ended)
 		must(t, <-ended)
 	})
-	return &plane{t: t, node: node, ring: ring, server: s, dial: func(ctx context.Context, _ string) (net.Conn, error) {
+	return &plane{t: t, node: node, ring: ring, server: s, gone: gone, dial: func(ctx context.Context, _ string) (net.Conn, error) {
 		return l.DialContext(ctx)
 	}}
 }

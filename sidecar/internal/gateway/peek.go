@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 	"github.com/tidwall/gjson"
 )
@@ -24,8 +25,8 @@ type badField struct{ param, message string }
 // peek reads from the body what the sidecar must know. It accepts members it does not know: the provider judges
 // them. The body is valid JSON when peek returns nil.
 func peek(r *exchange.Request) *badField {
-	if !gjson.ValidBytes(r.Body) {
-		return &badField{"", "the body is not valid JSON"}
+	if !adapter.Valid(r.Body) {
+		return &badField{"", "the body is not valid JSON, or is nested too deeply"}
 	}
 	body := gjson.ParseBytes(r.Body)
 	if !body.IsObject() {

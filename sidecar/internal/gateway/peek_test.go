@@ -31,6 +31,7 @@ func TestPeekRefuses(t *testing.T) {
 		"not an object":       {`["model"]`, ""},
 		"empty":               {``, ""},
 		"trailing text":       {`{} {}`, ""},
+		"endless nesting":     {strings.Repeat("[", 4<<20), ""}, // a recursive check would end the process
 		"no model":            {`{` + ok + `}`, "model"},
 		"model of a number":   {`{"model":1,` + ok + `}`, "model"},
 		"model twice":         {`{"model":"a","model":"b",` + ok + `}`, "model"},

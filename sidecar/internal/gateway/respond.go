@@ -208,7 +208,7 @@ func (g *Gateway) limitHeaders(f *flow) {
 	for i, unit := range [...]string{"requests", "tokens"} {
 		if t := told[i]; t.set {
 			h.Set("x-ratelimit-limit-"+unit, strconv.FormatInt(t.limit, 10))
-			h.Set("x-ratelimit-remaining-"+unit, strconv.FormatInt(max(t.left, 0), 10))
+			h.Set("x-ratelimit-remaining-"+unit, strconv.FormatInt(min(max(t.left, 0), t.limit), 10))
 			h.Set("x-ratelimit-reset-"+unit, t.reset.Round(time.Millisecond).String())
 		}
 	}

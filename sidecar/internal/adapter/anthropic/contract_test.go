@@ -95,6 +95,7 @@ func note(dst []byte, u exchange.Usage) []byte {
 func chat(stream bool) *exchange.Request {
 	return &exchange.Request{
 		ID: "req_test", Operation: exchange.Chat, Model: "smart", Stream: stream, IncludeUsage: stream, Choices: 1,
+		CreatedUnix: 1_700_000_000,
 	}
 }
 

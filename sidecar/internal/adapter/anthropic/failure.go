@@ -16,7 +16,7 @@ import (
 // classify says what a non-2xx answer means.
 func classify(status int, h adapter.Header, body []byte) *exchange.Failure {
 	var detail gjson.Result
-	if gjson.ValidBytes(body) {
+	if adapter.Valid(body) {
 		detail = gjson.GetBytes(body, "error")
 	}
 	f := failureOf(status, detail)

@@ -44,6 +44,7 @@ func TestFailure(t *testing.T) {
 		{"HTML", 502, "<html>secret host</html>", exchange.Failure{Kind: exchange.FailOverloaded}},
 		{"error is a string", 500, `{"error":"broken"}`, exchange.Failure{Kind: exchange.FailOverloaded}},
 		{"array", 500, `[1]`, exchange.Failure{Kind: exchange.FailOverloaded}},
+		{"too deep", 500, strings.Repeat("[", 32<<20), exchange.Failure{Kind: exchange.FailOverloaded}},
 		{"redirect", 307, "", exchange.Failure{Kind: exchange.FailInvalid}},
 	}
 	for _, row := range rows {
@@ -103,6 +104,7 @@ func TestResponseFailures(t *testing.T) {
 		{"HTML", "<html>", exchange.FailInvalid},
 		{"cut", `{"content":[`, exchange.FailInvalid},
 		{"array", `[]`, exchange.FailInvalid},
+		{"too deep", `{"content":` + strings.Repeat("[", 32<<20), exchange.FailInvalid},
 		{"no content", `{"type":"message"}`, exchange.FailInvalid},
 		{"error", `{"type":"error","error":{"type":"overloaded_error","message":"m"}}`, exchange.FailOverloaded},
 		{"error without a type", `{"error":{"message":"m"},"content":[]}`, exchange.FailOverloaded},
@@ -119,7 +121,7 @@ func TestResponseFailures(t *testing.T) {
 }
 
 func TestResponseBytes(t *testing.T) {
-	const open = `{"id":"m1","object":"chat.completion","created":0,"model":"smart","choices":[{"index":0,"message":{"role":"assistant",`
+	const open = `{"id":"m1","object":"chat.completion","created":1700000000,"model":"smart","choices":[{"index":0,"message":{"role":"assistant",`
 	rows := []struct{ name, body, want string }{
 		{"texts join, others are left out, no usage",
 			`{"id":"m1","content":[{"type":"text","text":"a\n"},{"type":"server_tool_use","id":"s","name":"w","input":{}},{"type":"text","text":"\u00e9"}],"stop_reason":"pause_turn"}`,

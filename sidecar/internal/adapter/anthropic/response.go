@@ -18,7 +18,7 @@ func invalidAnswer(message string) *exchange.Failure {
 func respond(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exchange.Usage, *exchange.Failure) {
 	none := exchange.Usage{Source: exchange.FromEstimate}
 	body = bytes.TrimSpace(body)
-	if !gjson.ValidBytes(body) || len(body) == 0 || body[0] != '{' {
+	if !adapter.Valid(body) || len(body) == 0 || body[0] != '{' {
 		return nil, none, invalidAnswer("the provider's answer is not a JSON object")
 	}
 	m := gjson.ParseBytes(body)

@@ -83,7 +83,7 @@ func (s *stream) Event(dst, name, data []byte) ([]byte, adapter.Progress) {
 	if len(bytes.TrimSpace(data)) == 0 || bytes.Equal(data, doneMark) {
 		return dst, adapter.Progress{} // proxies that think this is OpenAI's dialect append it
 	}
-	if !gjson.ValidBytes(data) {
+	if !adapter.Valid(data) {
 		return dst, s.broke(invalidAnswer("an event of the provider's stream is not JSON"))
 	}
 	ev := gjson.ParseBytes(data)

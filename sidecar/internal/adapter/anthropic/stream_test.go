@@ -28,8 +28,8 @@ func events(list ...string) []byte {
 }
 
 func TestStreamBytes(t *testing.T) {
-	r := &exchange.Request{ID: "req_1", Model: "smart", Stream: true}
-	start := `data: {"id":"msg_1","object":"chat.completion.chunk","created":0,"model":"smart","choices":`
+	r := &exchange.Request{ID: "req_1", Model: "smart", Stream: true, CreatedUnix: 1_700_000_000}
+	start := `data: {"id":"msg_1","object":"chat.completion.chunk","created":1700000000,"model":"smart","choices":`
 	first := start + `[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}` + "\n\n" +
 		start + `[{"index":0,"delta":{"content":"Hel\u00e9\n"},"finish_reason":null}]}` + "\n\n"
 	rest := start + `[{"index":0,"delta":{},"finish_reason":"stop"}]}` + "\n\ndata: [DONE]\n\n"
@@ -167,6 +167,7 @@ func TestStreamFailures(t *testing.T) {
 		{"unknown error", []string{fault("novel_error")}, exchange.FailOverloaded, 500},
 		{"bare error", []string{`{"error":{"message":"m"}}`}, exchange.FailOverloaded, 500},
 		{"not JSON", []string{evStart, `{"type":`}, exchange.FailInvalid, 0},
+		{"too deep", []string{evStart, strings.Repeat("[", 16<<20)}, exchange.FailInvalid, 0},
 		{"mixed calls", []string{
 			evStart, evTool, `{"type":"content_block_delta","index":3,"delta":{"type":"input_json_delta","partial_json":"{"}}`,
 		}, exchange.FailInvalid, 0},

@@ -25,7 +25,7 @@ func (*Adapter) Failure(status int, h adapter.Header, body []byte) *exchange.Fai
 func failureOf(status int, h adapter.Header, body []byte) *exchange.Failure {
 	f := &exchange.Failure{Status: status}
 	f.RetryAfter = retryAfter(h)
-	if gjson.ValidBytes(body) {
+	if adapter.Valid(body) {
 		describe(f, gjson.ParseBytes(body))
 	}
 	if f.Message == "" {

@@ -77,17 +77,18 @@ func chatBody(body []byte, r *exchange.Request, d *exchange.Deployment) ([]byte,
 
 // Response implements adapter.Adapter.
 func (*Adapter) Response(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exchange.Usage, *exchange.Failure) {
-	if !gjson.ValidBytes(body) {
+	none := exchange.Usage{Source: exchange.FromEstimate}
+	if !adapter.Valid(body) {
 		f := invalid("the provider's answer is not JSON")
 		f.Type, f.Code = "upstream_invalid_response", "invalid_content_type"
-		return nil, exchange.Usage{}, f
+		return nil, none, f
 	}
 	doc := gjson.ParseBytes(body)
 	if !doc.IsObject() {
-		return nil, exchange.Usage{}, invalid("the provider's answer is not a JSON object")
+		return nil, none, invalid("the provider's answer is not a JSON object")
 	}
 	if f := inBand(doc); f != nil {
-		return nil, exchange.Usage{}, f
+		return nil, none, f
 	}
 	usage := usageOf(doc)
 	var err error
@@ -138,6 +139,9 @@ func mendChoices(body []byte, doc gjson.Result) ([]byte, error) {
 			set(".finish_reason", []byte(reason))
 		}
 		if v := m.Get("content"); v.IsArray() {
+			if t := thinking(v); t != "" && !m.Get("reasoning_content").Exists() {
+				set(".message.reasoning_content", quote(t))
+			}
 			set(".message.content", quote(flatten(v)))
 		}
 		if v := m.Get("reasoning"); v.Type == gjson.String && !m.Get("reasoning_content").Exists() {

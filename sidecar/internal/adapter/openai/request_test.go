@@ -1,9 +1,7 @@
 package openai
 
 import (
-	"bytes"
 	"encoding/json"
-	"strings"
 	"testing"
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
@@ -34,6 +32,28 @@ func TestRequest(t *testing.T) {
 		"OpenAI knows the new name": {
 			strict, exchange.Request{Operation: exchange.Chat, MaxOutput: 7},
 			`{"model":"a","max_tokens":7}`, `{"model":"real","max_completion_tokens":7}`,
+		},
+		"usage is asked for, whatever the caller said": {
+			"compatible", exchange.Request{Operation: exchange.Chat, Stream: true, MaxOutput: 5},
+			`{"model":"a","stream":true,"max_tokens":5,"stream_options":{"include_usage":false}}`,
+			`{"model":"real","stream":true,"max_tokens":5,"stream_options":{"include_usage":true}}`,
+		},
+		"stream_options is null": {
+			"compatible", exchange.Request{Operation: exchange.Chat, Stream: true, MaxOutput: 5},
+			`{"model":"a","stream_options":null,"max_tokens":5}`,
+			`{"model":"real","stream_options":{"include_usage":true},"max_tokens":5}`,
+		},
+		"others may know only the old name": {
+			"compatible", exchange.Request{Operation: exchange.Chat, MaxOutput: 7},
+			`{"model":"a","max_tokens":7}`, `{"model":"real","max_tokens":7}`,
+		},
+		"both names, OpenAI": {
+			strict, exchange.Request{Operation: exchange.Chat, MaxOutput: 9},
+			`{"model":"a","max_tokens":7,"max_completion_tokens":9}`, `{"model":"real","max_completion_tokens":9}`,
+		},
+		"a cap of the caller's own": {
+			strict, exchange.Request{Operation: exchange.Chat, MaxOutput: 7, DefaultOutput: 64},
+			`{"model":"a","max_completion_tokens":7}`, `{"model":"real","max_completion_tokens":7}`,
 		},
 		"no cap, OpenAI": {
 			strict, exchange.Request{Operation: exchange.Chat, DefaultOutput: 64},
@@ -84,37 +104,6 @@ func TestEmbeddingsInTheEncodingAskedFor(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestAbort(t *testing.T) {
-	s := New().Stream(&exchange.Request{Model: "a"}, nil)
-	out := string(s.Abort(nil, &exchange.Failure{Kind: exchange.FailCredential, Message: "key sk-123 is wrong"}))
-	if strings.Contains(out, "sk-123") || strings.Contains(out, "[DONE]") || !strings.HasPrefix(out, `data: {"error":{`) {
-		t.Errorf("got %s", out)
-	}
-}
-
-func FuzzEvent(f *testing.F) {
-	f.Add("", `{"id":"c","choices":[{"index":0,"delta":{"content":"x"}}]}`, `{"id":"c","choices":[{"index":0,"delta":{"content":"y\n"}}]}`)
-	f.Add("", `{"choices":[{"delta":{"tool_calls":[{"id":null,"function":{"name":"f","arguments":{"a":1}}}]}}]}`, `[DONE]`)
-	f.Add("error", `{"error":"x"}`, ``)
-	f.Fuzz(func(t *testing.T, name, first, second string) {
-		s := New().Stream(&exchange.Request{Model: "alias", IncludeUsage: true}, func(b []byte, _ exchange.Usage) []byte { return append(b, "{}"...) })
-		var out []byte
-		for _, data := range []string{first, second, second} {
-			out, _ = s.Event(out, []byte(name), []byte(data))
-		}
-		out, _ = s.End(out)
-		for e := range bytes.SplitSeq(out, []byte("\n\n")) {
-			data, ok := bytes.CutPrefix(e, []byte("data: "))
-			if len(e) > 0 && (!ok || (string(data) != "[DONE]" && !json.Valid(data))) {
-				t.Fatalf("not an event: %q", e)
-			}
-		}
-		if s.Delivered() < 0 {
-			t.Fatal("negative")
-		}
-	})
 }
 
 func BenchmarkTextChunk(b *testing.B) {

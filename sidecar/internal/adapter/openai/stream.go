@@ -2,6 +2,7 @@ package openai
 
 import (
 	"bytes"
+	"strconv"
 
 	"github.com/tidwall/gjson"
 
@@ -26,7 +27,7 @@ type stream struct {
 	done      bool // [DONE] was seen
 	failed    bool // an error was seen: nothing that follows makes it a success
 
-	// id and created are those of the first chunk that has any: some servers change them in mid-stream.
+	// id and created are those of the first chunk with a choice: some servers change them in mid-stream.
 	id, created string // raw JSON
 	twin        twin
 }
@@ -52,10 +53,11 @@ func (s *stream) Event(dst, name, data []byte) ([]byte, adapter.Progress) {
 		s.delivered += int64(text)
 		return out, adapter.Progress{Real: text > 0}
 	}
-	if !gjson.ValidBytes(data) {
+	if !adapter.Valid(data) {
 		s.failed = true
 		return dst, adapter.Progress{Failure: invalid("a chunk of the provider is not JSON")}
 	}
+	data = oneLine(data)
 	doc := gjson.ParseBytes(data)
 	if doc.IsArray() {
 		doc = doc.Get("0")
@@ -122,18 +124,17 @@ func (s *stream) chunk(dst, data []byte, doc gjson.Result) ([]byte, adapter.Prog
 	return dst, adapter.Progress{Real: s.delivered > beforeDelivered}
 }
 
+// pin settles id and created, once, for the whole stream. A server that states none gets the request's own.
 func (s *stream) pin(doc gjson.Result) {
-	if v := doc.Get("id"); (s.id == "" || s.id == `""`) && v.Type == gjson.String {
+	if s.id != "" {
+		return
+	}
+	s.id, s.created = string(quote(s.r.ID)), strconv.FormatInt(s.r.CreatedUnix, 10)
+	if v := doc.Get("id"); v.Type == gjson.String && v.Str != "" {
 		s.id = v.Raw
 	}
-	if v := doc.Get("created"); (s.created == "" || s.created == "0") && v.Type == gjson.Number {
+	if v := doc.Get("created"); v.Type == gjson.Number && v.Num > 0 {
 		s.created = v.Raw
-	}
-	if s.id == "" {
-		s.id = `""`
-	}
-	if s.created == "" {
-		s.created = "0"
 	}
 }
 
@@ -196,12 +197,12 @@ func (s *stream) choice(dst []byte, c gjson.Result, comma bool) (out []byte, any
 func (s *stream) delta(dst []byte, st *choice, index int64, d gjson.Result) (out []byte, content bool) {
 	dst = append(dst, '{')
 	first := true
-	put := func(name string, raw []byte) {
+	put := func(name string, raw []byte) { // both as JSON
 		if !first {
 			dst = append(dst, ',')
 		}
 		first = false
-		dst = append(append(append(dst, '"'), name...), '"', ':')
+		dst = append(append(dst, name...), ':')
 		dst = append(dst, raw...)
 	}
 	text := func(name string, v gjson.Result) {
@@ -212,7 +213,10 @@ func (s *stream) delta(dst []byte, st *choice, index int64, d gjson.Result) (out
 	}
 	if !st.role {
 		st.role = true
-		put("role", []byte(`"assistant"`))
+		put(`"role"`, []byte(`"assistant"`))
+	}
+	if !d.IsObject() { // null, mostly
+		return append(dst, '}'), !first
 	}
 	reasoning := d.Get("reasoning_content").Exists()
 	d.ForEach(func(k, v gjson.Result) bool {
@@ -221,30 +225,30 @@ func (s *stream) delta(dst []byte, st *choice, index int64, d gjson.Result) (out
 		case "content":
 			if v.IsArray() {
 				if t := thinking(v); t != "" {
-					put("reasoning_content", quote(t))
+					put(`"reasoning_content"`, quote(t))
 					s.delivered += int64(len(t))
 				}
 				t := flatten(v)
-				put("content", quote(t))
+				put(`"content"`, quote(t))
 				s.delivered += int64(len(t))
 				return true
 			}
-			text(k.Str, v)
+			text(k.Raw, v)
 		case "reasoning":
 			if !reasoning && v.Type == gjson.String {
-				text("reasoning_content", v)
+				text(`"reasoning_content"`, v)
 			}
 		case "reasoning_content", "refusal":
-			text(k.Str, v)
+			text(k.Raw, v)
 		case "tool_calls":
 			if raw := s.toolCalls(st, index, v); raw != nil {
-				put(k.Str, raw)
+				put(k.Raw, raw)
 			}
 		case "function_call":
-			put(k.Str, []byte(v.Raw))
+			put(k.Raw, []byte(v.Raw))
 			s.delivered += int64(len(v.Get("arguments").Str))
 		default:
-			put(k.Str, []byte(v.Raw))
+			put(k.Raw, []byte(v.Raw))
 		}
 		return true
 	})
@@ -275,7 +279,7 @@ func (s *stream) End(dst []byte) ([]byte, *exchange.Failure) {
 // incomplete says why the stream did not come to a finish, nil when it did. [DONE] is the provider's word that it is
 // complete; without it every choice that began must have finished.
 func (s *stream) incomplete() *exchange.Failure {
-	cut := &exchange.Failure{Kind: exchange.FailCut, Code: "stream_truncated", Message: "the provider's stream ended before it was complete"}
+	cut := &exchange.Failure{Kind: exchange.FailCut, Code: codeCut, Message: "the provider's stream ended before it was complete"}
 	if s.failed || len(s.choices) == 0 {
 		return cut
 	}
@@ -285,25 +289,6 @@ func (s *stream) incomplete() *exchange.Failure {
 		}
 	}
 	return nil
-}
-
-// Abort implements adapter.Stream.
-func (s *stream) Abort(dst []byte, f *exchange.Failure) []byte {
-	code := f.Code
-	if code == "" {
-		code = "upstream_error"
-	}
-	message := f.Message
-	if f.Kind == exchange.FailCredential || f.Kind == exchange.FailNotFound {
-		message = "the provider refused the gateway's configuration"
-	}
-	dst = append(dst, `data: {"error":{"message":`...)
-	dst = gjson.AppendJSONString(dst, message+" (the stream broke after part of the answer was delivered)")
-	dst = append(dst, `,"type":"server_error","param":null,"code":`...)
-	dst = gjson.AppendJSONString(dst, code)
-	dst = append(dst, `,"delivered_bytes":`...)
-	dst = append(dst, itoa(int(s.delivered))...)
-	return append(dst, `,"retryable":true}}`+"\n\n"...)
 }
 
 // Usage implements adapter.Stream.

@@ -1,11 +1,27 @@
 package openai
 
 import (
+	"bytes"
 	"hash/fnv"
 	"strconv"
 
 	"github.com/tidwall/gjson"
 )
+
+// oneLine makes valid JSON stand on one line, as an event's data must. Line ends are bare only between its tokens, so
+// a space does as well.
+func oneLine(doc []byte) []byte {
+	if !bytes.ContainsAny(doc, "\r\n") {
+		return doc
+	}
+	doc = bytes.Clone(doc)
+	for i, c := range doc {
+		if c == '\r' || c == '\n' {
+			doc[i] = ' '
+		}
+	}
+	return doc
+}
 
 func quote(s string) []byte { return gjson.AppendJSONString(nil, s) }
 
@@ -77,5 +93,5 @@ func mendFinish(v gjson.Result, calls bool) (raw string, differs bool) {
 	if calls && to == "stop" {
 		to = "tool_calls"
 	}
-	return `"` + to + `"`, to != v.Str
+	return string(quote(to)), to != v.Str
 }

@@ -38,6 +38,9 @@ func split(data []byte) (from, to int, ok bool) {
 // learn remembers a chunk and its translation (with "data: " and the blank line) when both are of the simple kind.
 func (t *twin) learn(data, out []byte) {
 	t.in.head = t.in.head[:0]
+	if bytes.Count(data, textDelta) != 1 || bytes.Count(out, textDelta) != 1 {
+		return // which of them is the text is not for split to say
+	}
 	from, to, ok := split(data)
 	if !ok {
 		return
@@ -50,34 +53,39 @@ func (t *twin) learn(data, out []byte) {
 	t.out.head, t.out.tail = append(t.out.head[:0], out[:outFrom]...), append(t.out.tail[:0], out[outTo:]...)
 }
 
-// translate appends the translation of a twin of the last chunk; text is the length of its text in bytes, as escaped.
+// translate appends the translation of a twin of the last chunk; text is the length of its text in bytes, unescaped.
 func (t *twin) translate(dst, data []byte) (out []byte, text int, ok bool) {
 	if len(t.in.head) == 0 || len(data) < len(t.in.head)+len(t.in.tail) ||
 		!bytes.HasPrefix(data, t.in.head) || !bytes.HasSuffix(data, t.in.tail) {
 		return dst, 0, false
 	}
 	from, to, ok := split(data)
-	if !ok || from != len(t.in.head) || len(data)-to != len(t.in.tail) || !plain(data[from:to]) {
+	if !ok || from != len(t.in.head) || len(data)-to != len(t.in.tail) {
+		return dst, 0, false
+	}
+	if text, ok = plain(data[from:to]); !ok {
 		return dst, 0, false
 	}
 	dst = append(dst, t.out.head...)
 	dst = append(dst, data[from:to]...)
-	return append(dst, t.out.tail...), to - from, true
+	return append(dst, t.out.tail...), text, true
 }
 
-// plain reports whether escaped text holds no escapes but the usual ones and no control bytes, so that copying it
-// cannot carry broken JSON to the caller.
-func plain(b []byte) bool {
+// plain reports whether escaped text holds no escapes but those of one letter and no control bytes, so that copying it
+// cannot carry broken JSON to the caller. size is its length unescaped.
+func plain(b []byte) (size int, ok bool) {
+	size = len(b)
 	for i := 0; i < len(b); i++ {
 		switch {
 		case b[i] < ' ':
-			return false
+			return 0, false
 		case b[i] == '\\':
 			i++
 			if i >= len(b) || bytes.IndexByte([]byte(`"\/bfnrt`), b[i]) < 0 {
-				return false
+				return 0, false
 			}
+			size--
 		}
 	}
-	return true
+	return size, true
 }

@@ -1,0 +1,127 @@
+package sdk
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"net/http"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+)
+
+// testWait bounds every test: nothing here takes longer than a second when it works.
+const testWait = 20 * time.Second
+
+// app is one SDK client and a count of what it sent.
+type app struct {
+	openai.Client
+	sent *counter
+}
+
+// counter is a transport that counts requests, so that retries are seen.
+type counter struct {
+	http.RoundTripper
+	n atomic.Int64
+}
+
+func (c *counter) RoundTrip(r *http.Request) (*http.Response, error) {
+	c.n.Add(1)
+	return c.RoundTripper.RoundTrip(r)
+}
+
+// client is an HTTP client that counts.
+func (c *counter) client() *http.Client { return &http.Client{Transport: c} }
+
+func baseURL() string { return cmp.Or(os.Getenv("SLUICE_URL"), "http://127.0.0.1:4000/v1") }
+
+func witnessURL() string {
+	return cmp.Or(os.Getenv("SLUICE_WITNESS"), "http://127.0.0.1:9900/witness")
+}
+
+func key(t *testing.T) string {
+	t.Helper()
+	k := os.Getenv("SLUICE_KEY")
+	if k == "" {
+		t.Fatal("SLUICE_KEY is not set: bench/sdk/run starts a stack and sets it")
+	}
+	return k
+}
+
+// newApp makes a client with the SDK's own defaults: two retries, no timeout.
+func newApp(t *testing.T, secret string) *app {
+	t.Helper()
+	c := &counter{RoundTripper: http.DefaultTransport}
+	return &app{
+		Client: openai.NewClient(
+			option.WithBaseURL(baseURL()), option.WithAPIKey(secret), option.WithHTTPClient(c.client()),
+		),
+		sent: c,
+	}
+}
+
+func testContext(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), testWait)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// ask is a chat with one message of the user.
+func ask(model, prompt string) openai.ChatCompletionNewParams {
+	return openai.ChatCompletionNewParams{
+		Model:    model,
+		Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage(prompt)},
+	}
+}
+
+// record is what the fake provider remembers of a request.
+type record struct {
+	MaxTokens  int64  `json:"max_tokens"`
+	Outcome    string `json:"outcome"`
+	TokensSent int64  `json:"tokens_sent"`
+}
+
+// awaitRecord polls the witness until the newest request with this cap has ended.
+func awaitRecord(t *testing.T, ctx context.Context, maxTokens int64) record {
+	t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if r, ok := newest(t, ctx, maxTokens); ok && r.Outcome != "open" && r.Outcome != "" {
+			return r
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("the provider never saw the end of the request with max_tokens %d", maxTokens)
+		case <-tick.C:
+		}
+	}
+}
+
+func newest(t *testing.T, ctx context.Context, maxTokens int64) (record, bool) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, witnessURL(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	var w struct{ Records []record }
+	if err := json.NewDecoder(resp.Body).Decode(&w); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range w.Records {
+		if r.MaxTokens == maxTokens {
+			return r, true
+		}
+	}
+	return record{}, false
+}

@@ -1,0 +1,71 @@
+// What the tests share: a client as an app would make it, and a look at what the provider truly served.
+//
+// SLUICE_URL is the sidecar's base URL, SLUICE_KEY an app's secret of the demo organisation, SLUICE_WITNESS the fake
+// provider's witness. bench/sdk/run sets them.
+import assert from 'node:assert/strict';
+import { setTimeout as wait } from 'node:timers/promises';
+import OpenAI from 'openai';
+
+export const baseURL = process.env.SLUICE_URL ?? 'http://127.0.0.1:4000/v1';
+const witnessURL = process.env.SLUICE_WITNESS ?? 'http://127.0.0.1:9900/witness';
+
+// One alias for each provider dialect behind the sidecar.
+export const chatModels = ['chat', 'chat-anthropic'];
+
+// Every test ends within this, in milliseconds.
+export const timeout = 20_000;
+
+export function key() {
+  assert.ok(process.env.SLUICE_KEY, 'SLUICE_KEY is not set: bench/sdk/run starts a stack and sets it');
+  return process.env.SLUICE_KEY;
+}
+
+// app is an SDK client with the SDK's own defaults (two retries); sent holds the requests it made, retries included.
+export function app(secret = key()) {
+  const sent = [];
+  const client = new OpenAI({
+    baseURL,
+    apiKey: secret,
+    fetch: (url, init) => {
+      sent.push({ url: String(url), body: init?.body });
+      return fetch(url, init);
+    },
+  });
+  return { client, sent };
+}
+
+export const user = (content) => [{ role: 'user', content }];
+
+export const words = (text) => text.split(/\s+/).filter(Boolean).length;
+
+export const tool = (name, property) => ({
+  type: 'function',
+  function: {
+    name,
+    parameters: { type: 'object', properties: { [property]: { type: 'string' } }, required: [property] },
+  },
+});
+
+export function checkUsage(usage, output) {
+  assert.equal(usage.completion_tokens, output);
+  assert.ok(usage.prompt_tokens > 0);
+  assert.equal(usage.total_tokens, usage.prompt_tokens + output);
+}
+
+// checkCost looks at the gateway's own member.
+export function checkCost(own) {
+  assert.ok(own.cost > 0);
+  assert.equal(own.currency, 'USD');
+  assert.equal(own.estimated, false);
+  assert.ok(own.deployment);
+}
+
+// awaitRecord polls the witness until the newest request with this cap has ended.
+export async function awaitRecord(maxTokens) {
+  for (const deadline = Date.now() + timeout; Date.now() < deadline; await wait(20)) {
+    const { records } = await (await fetch(witnessURL)).json();
+    const record = records.find((r) => r.max_tokens === maxTokens);
+    if (record && record.outcome && record.outcome !== 'open') return record;
+  }
+  throw new Error(`the provider never saw the end of the request with max_tokens ${maxTokens}`);
+}

@@ -1,0 +1,249 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
+)
+
+func events(list ...string) []byte {
+	var b []byte
+	for _, ev := range list {
+		b = append(append(append(b, "data: "...), strings.ReplaceAll(ev, "\n", "\ndata: ")...), "\n\n"...)
+	}
+	return b
+}
+
+// delta is a chunk of the first choice.
+func delta(members string) string {
+	return `{"id":"c1","created":7,"choices":[{"index":0,"delta":{` + members + `},"finish_reason":null}]}`
+}
+
+const (
+	finished = `{"id":"c1","created":7,"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`
+	counted  = `{"id":"c1","choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5}}`
+	done     = `[DONE]`
+)
+
+func TestStreamBytes(t *testing.T) {
+	const head = `data: {"id":"c1","object":"chat.completion.chunk","created":7,"model":"smart","choices":`
+	list := []string{delta(`"content":"a"`), delta(`"content":"b\n"`), finished, counted, done}
+	chunks := func(end string) string {
+		return head + `[{"index":0,"delta":{"role":"assistant","content":"a"},"finish_reason":null}]` + end +
+			head + `[{"index":0,"delta":{"content":"b\n"},"finish_reason":null}]` + end +
+			head + `[{"index":0,"delta":{},"finish_reason":"stop"}]` + end
+	}
+	usage := head + `[],"usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5,` +
+		`"prompt_tokens_details":{"cached_tokens":0,"cache_write_tokens":0},` +
+		`"completion_tokens_details":{"reasoning_tokens":0}},"x_gateway":{"estimated":false}}` + "\n\n"
+	onFinish := strings.Replace(finished, `}]}`, `}],"usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5}}`, 1)
+	for name, c := range map[string]struct {
+		list  []string
+		asked bool
+		want  string
+	}{
+		"not asked":                      {list, false, chunks("}\n\n") + "data: [DONE]\n\n"},
+		"asked":                          {list, true, chunks(`,"usage":null}`+"\n\n") + usage + "data: [DONE]\n\n"},
+		"on the finish chunk":            {[]string{list[0], list[1], onFinish, done}, true, chunks(`,"usage":null}`+"\n\n") + usage + "data: [DONE]\n\n"},
+		"on the finish chunk, not asked": {[]string{list[0], list[1], onFinish, done}, false, chunks("}\n\n") + "data: [DONE]\n\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			body := events(c.list...)
+			got := translate(t, body, len(body), c.asked)
+			if got.failure != nil || string(got.out) != c.want || got.delivered != 3 || got.usage.Input != 3 || got.usage.Output != 2 {
+				t.Errorf("%+v\n%s\nwant\n%s", got, got.out, c.want)
+			}
+		})
+	}
+}
+
+// TestStreamStatesNothing: a server without id and time gets the request's own, the same in every chunk.
+func TestStreamStatesNothing(t *testing.T) {
+	for name, id := range map[string]string{"none": `{`, "empty": `{"id":"","created":0,`} {
+		body := events(id+`"choices":[{"delta":{"content":"x"}}]}`, finished, done)
+		got := translate(t, body, len(body), true)
+		readStream(t, got, false)
+		if n := bytes.Count(got.out, []byte(`{"id":"req_test","object":"chat.completion.chunk","created":1700000000,`)); n != 3 {
+			t.Errorf("%s: %s", name, got.out)
+		}
+	}
+}
+
+func TestStreamOddities(t *testing.T) {
+	call := func(members string) string { return delta(`"tool_calls":[{` + members + `}]`) }
+	const begin = `"index":0,"id":"t1","type":"function","function":{"name":"f","arguments":""}`
+	for name, c := range map[string]struct {
+		list []string
+		want seenChoice
+	}{
+		"null delta":         {[]string{strings.Replace(delta(""), "{}", "null", 1), delta(`"content":"x"`), finished}, seenChoice{content: "x", finish: "stop"}},
+		"a delta over lines": {[]string{delta("\"content\":\"x\",\n\"extra\":{\n\"a\":[1,\n2]}"), finished}, seenChoice{content: "x", finish: "stop"}},
+		"odd member names":   {[]string{delta(`"a\"b":1,"content":"x"`), finished}, seenChoice{content: "x", finish: "stop"}},
+		"odd finish":         {[]string{delta(`"content":"x"`), strings.Replace(finished, "stop", `a\"b`, 1)}, seenChoice{content: "x", finish: `a"b`}},
+		"content parts":      {[]string{delta(`"content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]},{"type":"text","text":"x"}]`), finished}, seenChoice{content: "x", reasoning: "hm", finish: "stop"}},
+		"reasoning":          {[]string{delta(`"reasoning":"hm"`), delta(`"content":"x"`), finished}, seenChoice{content: "x", reasoning: "hm", finish: "stop"}},
+		"foreign finish":     {[]string{delta(`"content":"x"`), strings.Replace(finished, "stop", "MAX_TOKENS", 1)}, seenChoice{content: "x", finish: "length"}},
+		"arguments in pieces": {
+			[]string{call(begin), call(`"index":0,"function":{"arguments":"{\"a\""}`), call(`"index":0,"function":{"arguments":":1}"}`), finished},
+			seenChoice{finish: "tool_calls", calls: []wantCall{{"t1", "f", `{"a":1}`}}},
+		},
+		"id and name again": {
+			[]string{call(begin), call(`"index":0,"id":"t1","function":{"name":"f","arguments":"{}"}`), finished},
+			seenChoice{finish: "tool_calls", calls: []wantCall{{"t1", "f", `{}`}}},
+		},
+		"two calls at one index": {
+			[]string{call(begin), call(strings.Replace(begin, "t1", "t2", 1)), finished},
+			seenChoice{finish: "tool_calls", calls: []wantCall{{"t1", "f", ""}, {"t2", "f", ""}}},
+		},
+		"indexes with gaps": {
+			[]string{call(strings.Replace(begin, `"index":0`, `"index":3`, 1)), call(`"index":7,"id":"t2","function":{"name":"g","arguments":"{}"}`), finished},
+			seenChoice{finish: "tool_calls", calls: []wantCall{{"t1", "f", ""}, {"t2", "g", "{}"}}},
+		},
+		"no index": {
+			[]string{call(`"id":"t1","function":{"name":"f","arguments":"{"}`), call(`"function":{"arguments":"}"}`), finished},
+			seenChoice{finish: "tool_calls", calls: []wantCall{{"t1", "f", "{}"}}},
+		},
+		"no id, arguments as an object": {
+			[]string{call(`"index":0,"id":null,"function":{"name":"f","arguments":{ "a": "é" }}`), finished},
+			seenChoice{finish: "tool_calls", calls: []wantCall{{callID(`"c1"`, 0, 0), "f", `{"a":"é"}`}}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			body := events(append(c.list, done)...)
+			res := translate(t, body, len(body), true)
+			if bytes.Contains(res.out, []byte(`{"":`)) {
+				t.Errorf("a member without a name: %s", res.out)
+			}
+			got := readStream(t, res, false).choices[0]
+			if got == nil || len(got.calls) != len(c.want.calls) {
+				t.Fatalf("got %+v", got)
+			}
+			for i, x := range c.want.calls {
+				if got.calls[i] != x {
+					t.Errorf("call %d is %+v, want %+v", i, got.calls[i], x)
+				}
+			}
+			if got.content != c.want.content || got.reasoning != c.want.reasoning || got.finish != c.want.finish {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+}
+
+func TestStreamFailures(t *testing.T) {
+	text := delta(`"content":"x"`)
+	for name, c := range map[string]struct {
+		list []string
+		kind exchange.FailureKind
+	}{
+		"empty":             {nil, exchange.FailCut},
+		"cut":               {[]string{text}, exchange.FailCut},
+		"an end of nothing": {[]string{counted, done}, exchange.FailCut},
+		"one choice of two": {[]string{text, `{"choices":[{"index":1,"delta":{"content":"y"}}]}`, finished}, exchange.FailCut},
+		"not JSON":          {[]string{text, `{"choices":`}, exchange.FailInvalid},
+		"too deep":          {[]string{text, strings.Repeat("[", 16<<20)}, exchange.FailInvalid},
+		"error":             {[]string{text, `{"error":{"message":"m","type":"server_error"}}`, done}, exchange.FailOverloaded},
+		"error by status":   {[]string{`{"error":{"message":"m","code":429}}`}, exchange.FailRateLimited},
+		"error by finish":   {[]string{text, strings.Replace(finished, "stop", "error", 1)}, exchange.FailInvalid},
+		"too many choices":  {append(manyChoices(), done), exchange.FailInvalid},
+	} {
+		t.Run(name, func(t *testing.T) {
+			body := events(c.list...)
+			got := translate(t, body, max(len(body), 1), true)
+			if got.failure == nil || got.failure.Kind != c.kind || got.failure.Message == "" {
+				t.Fatalf("%+v", got.failure)
+			}
+			for _, choice := range readStream(t, got, true).choices {
+				if choice.finish != "" && name != "one choice of two" {
+					t.Errorf("a broken stream looks finished: %s", got.out)
+				}
+			}
+		})
+	}
+}
+
+func manyChoices() []string {
+	var list []string
+	for i := range choicesMax + 1 {
+		list = append(list, `{"id":"c1","choices":[{"index":`+itoa(i)+`,"delta":{"content":"x"}}]}`)
+	}
+	return list
+}
+
+// TestTwinEqualsSlow: a chunk gives the same bytes and the same count whether it is a twin of the one before or not.
+func TestTwinEqualsSlow(t *testing.T) {
+	for name, c := range map[string]struct{ first, second string }{
+		"text":          {delta(`"content":"a"`), delta(`"content":"b é😀"`)},
+		"usual escapes": {delta(`"content":"a"`), delta(`"content":"\"\\\/\b\f\n\r\t"`)},
+		"code points":   {delta(`"content":"a"`), delta(`"content":"\u00e9\ud83d\ude00"`)},
+		"empty":         {delta(`"content":"a"`), delta(`"content":""`)},
+		"a finish":      {delta(`"content":"a"`), strings.Replace(delta(`"content":"b"`), "null", `"stop"`, 1)},
+		"two texts": {
+			`{"choices":[{"index":0,"delta":{"content":"a"}}],"also":{"delta":{"content":"a"}}}`,
+			`{"choices":[{"index":0,"delta":{"content":"b"}}],"also":{"delta":{"content":"a"}}}`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			made := func() *stream { return New().Stream(ask(true), note).(*stream) }
+			fast, slow := made(), made()
+			for _, s := range []*stream{fast, slow} {
+				s.Event(nil, nil, []byte(delta(`"content":""`))) // the role
+				s.Event(nil, nil, []byte(c.first))
+			}
+			slow.twin = twin{}
+			x, px := fast.Event(nil, nil, []byte(c.second))
+			y, py := slow.Event(nil, nil, []byte(c.second))
+			if !bytes.Equal(x, y) || px != py || fast.delivered != slow.delivered {
+				t.Errorf("fast %+v %d %s\nslow %+v %d %s", px, fast.delivered, x, py, slow.delivered, y)
+			}
+		})
+	}
+}
+
+func TestTwinIsUsed(t *testing.T) {
+	s := New().Stream(ask(true), note).(*stream)
+	for _, text := range []string{"", "a"} {
+		s.Event(nil, nil, []byte(delta(`"content":"`+text+`"`)))
+	}
+	if _, n, ok := s.twin.translate(nil, []byte(delta(`"content":"b\n"`))); !ok || n != 2 {
+		t.Errorf("%d bytes, %v", n, ok)
+	}
+}
+
+// FuzzEvent: whatever comes, the caller gets whole events of one line of valid JSON, and the count never falls.
+func FuzzEvent(f *testing.F) {
+	f.Add("", `{"id":"c","choices":[{"index":0,"delta":{"content":"x"}}]}`, `{"id":"c","choices":[{"index":0,"delta":{"content":"y\n"}}]}`)
+	f.Add("", `{"choices":[{"delta":{"tool_calls":[{"id":null,"function":{"name":"f","arguments":{"a":1}}}]}}]}`, `[DONE]`)
+	f.Add("", "{\"choices\":[{\"delta\":{\"a\\\"b\":{\n\"c\":1}},\r\"finish_reason\":\"a\\\"b\"}]}", delta(`"content":["x"]`))
+	f.Add("", strings.Replace(delta(""), "{}", "null", 1), counted)
+	f.Add("", delta(`"tool_calls":[{"index":0,"id":"t","custom":{"name":"n","input":"x"}}]`), finished)
+	f.Add("error", `{"error":"x"}`, ``)
+	f.Fuzz(func(t *testing.T, name, first, second string) {
+		s := New().Stream(ask(true), note)
+		var out []byte
+		for _, data := range []string{first, second, second} {
+			before, count := len(out), s.Delivered()
+			next, p := s.Event(out, []byte(name), []byte(data))
+			if s.Delivered() < count || p.Real != (s.Delivered() > count) || p.Failure != nil && len(next) > before {
+				t.Fatalf("%+v, %d after %d, with %q", p, s.Delivered(), count, next[before:])
+			}
+			if out = next; p.Failure != nil {
+				out = s.Abort(out, p.Failure)
+				break
+			}
+		}
+		out, _ = s.End(out)
+		for _, ev := range strings.SplitAfter(string(out), "\n\n") {
+			if ev == "" || ev == "data: [DONE]\n\n" {
+				continue
+			}
+			data, ok := strings.CutPrefix(ev, "data: ")
+			if !ok || !json.Valid([]byte(data)) || strings.Count(ev, "\n") != 2 || strings.Contains(ev, "\r") {
+				t.Fatalf("event %q", ev)
+			}
+		}
+	})
+}
