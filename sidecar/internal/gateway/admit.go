@@ -31,6 +31,15 @@ func (g *Gateway) admit(f *flow) *refusal {
 	}
 	var buf [lease.MaxNeeds]lease.Need
 	needs := appendNeeds(buf[:0], f.who.Draws, f.reserved.input, f.reserved.output, f.reserved.cost)
+	// What can never fit must not count as demand: quotad would lease a whole limit for it, away from other keys.
+	for i, d := range f.who.Draws {
+		if d.Kind != exchange.Money && needs[i].Amount > d.Burst {
+			left, _, _, _ := g.Lease.Remaining(d.ID)
+			return shortOf(lease.Verdict{
+				Reason: lease.TooLarge, Resource: d.ID, Left: left, Needed: needs[i].Amount, Limit: d.Burst,
+			}, d)
+		}
+	}
 	hold, v := g.Lease.Acquire(f.cancel.Done(), lease.Outage(f.who.Outage), needs, f.note())
 	if !v.OK {
 		if v.Reason == lease.CallerGone {
