@@ -10,6 +10,8 @@ import (
 	"connectrpc.com/connect"
 	"connectrpc.com/vanguard"
 	"go.uber.org/zap"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	adminv1 "github.com/sluice-gateway/sluice/proto/gen/admin/v1"
 	"github.com/sluice-gateway/sluice/proto/gen/admin/v1/adminv1connect"
@@ -62,17 +64,40 @@ func New(node Node, ring *keyring.Keyring, sidecars Sidecars, build string, log 
 // expected without TLS.
 func (s *Service) Handler() (http.Handler, error) {
 	path, h := adminv1connect.NewAdminServiceHandler(s, connect.WithReadMaxBytes(readMax), connect.WithInterceptors(s.bound()))
-	// Strict: a misspelt dry_run must be refused, not ignored.
-	strict := vanguard.WithCodec(func(r vanguard.TypeResolver) vanguard.Codec {
-		c := vanguard.NewJSONCodec(r)
-		c.UnmarshalOptions.DiscardUnknown = false
-		return c
-	})
-	t, err := vanguard.NewTranscoder([]*vanguard.Service{vanguard.NewService(path, h)}, strict)
+	strict := vanguard.WithCodec(func(r vanguard.TypeResolver) vanguard.Codec { return newStrictJSON(r) })
+	// Everything is decoded by the codec above: nothing is passed on as it came.
+	service := vanguard.NewService(path, h, vanguard.WithTargetCodecs(vanguard.CodecProto))
+	t, err := vanguard.NewTranscoder([]*vanguard.Service{service}, strict)
 	if err != nil {
 		return nil, fmt.Errorf("transcode REST: %w", err)
 	}
 	return t, nil
+}
+
+// strictJSON refuses what it does not know: a misspelt dry_run must not be ignored.
+type strictJSON struct{ *vanguard.JSONCodec }
+
+func newStrictJSON(r vanguard.TypeResolver) strictJSON {
+	c := vanguard.NewJSONCodec(r)
+	c.UnmarshalOptions.DiscardUnknown = false
+	c.MarshalOptions.EmitUnpopulated = false
+	return strictJSON{c}
+}
+
+// Unmarshal implements vanguard.Codec.
+func (c strictJSON) Unmarshal(b []byte, m proto.Message) error {
+	if err := c.JSONCodec.Unmarshal(b, m); err != nil {
+		return badInput("body: %w", err)
+	}
+	return nil
+}
+
+// UnmarshalField implements vanguard.RESTCodec.
+func (c strictJSON) UnmarshalField(b []byte, m proto.Message, field protoreflect.FieldDescriptor) error {
+	if err := c.JSONCodec.UnmarshalField(b, m, field); err != nil {
+		return badInput("body: %w", err)
+	}
+	return nil
 }
 
 // bound gives every call a deadline and logs what failed through no fault of the caller.

@@ -359,6 +359,8 @@ func TestREST(t *testing.T) {
 		{"create again", "POST", "/admin/v1/keys", `{"id":"r","team":"red"}`, 409, []string{`"message":"the key already has a secret`}},
 		{"create without a team", "POST", "/admin/v1/keys", `{"id":"z"}`, 400, []string{`"message":"team: required`}},
 		{"create, not JSON", "POST", "/admin/v1/keys", `{"id":`, 400, []string{`"message":`}},
+		{"create, unknown field", "POST", "/admin/v1/keys", `{"idd":"z"}`, 400, []string{`"message":`, "idd"}},
+		{"apply, misspelt dry_run", "POST", "/admin/v1/config:apply", `{"yaml":"version: 1\n","dryrun":true}`, 400, []string{`"message":`, "dryrun"}},
 		{"revoke", "POST", "/admin/v1/keys/r:revoke", `{}`, 200, []string{`"version":`}},
 		{"revoke unknown", "POST", "/admin/v1/keys/x:revoke", `{}`, 404, []string{`"message":"no key \"x\""`}},
 		{"keys", "GET", "/admin/v1/keys?team=red", "", 200, []string{`"id":"r"`, `"state":"revoked"`}},
@@ -397,6 +399,14 @@ func TestREST(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestRESTRefusesUnknownParameters(t *testing.T) {
+	p := newPlane(t)
+	status, v, _ := p.rest("GET", "/admin/v1/usage?teem=red", "")
+	if m, _ := v["message"].(string); status < 400 || !strings.Contains(m, "teem") {
+		t.Errorf("status %d: %v", status, v)
 	}
 }
 
