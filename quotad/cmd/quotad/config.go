@@ -41,7 +41,7 @@ func applyCommand(c *console) *cobra.Command {
 			return err
 		}
 		return c.print(cmd.OutOrStdout(), m, func(w *tabwriter.Writer) {
-			differences(w, m.GetDifferences())
+			differences(w, m.GetDifferences(), colourful(cmd.OutOrStdout()))
 			verb := "applied"
 			if req.GetDryRun() {
 				verb = "would change (dry run)"
@@ -52,12 +52,18 @@ func applyCommand(c *console) *cobra.Command {
 	return cmd
 }
 
-func differences(w io.Writer, ds []*adminv1.Difference) {
+func differences(w io.Writer, ds []*adminv1.Difference, colour bool) {
+	line := func(indent, text string) {
+		if colour {
+			text = coloured(text)
+		}
+		fmt.Fprintln(w, indent+text)
+	}
 	sign := map[string]string{"create": "+", "update": "~", "delete": "-"}
 	for _, d := range ds {
-		fmt.Fprintf(w, "%s %s %s\n", sign[d.GetAction()], d.GetKind(), d.GetId())
+		line("", sign[d.GetAction()]+" "+d.GetKind()+" "+d.GetId())
 		for _, l := range d.GetLines() {
-			fmt.Fprintf(w, "    %s\n", l)
+			line("    ", l)
 		}
 	}
 }
@@ -103,7 +109,7 @@ func historyCommand(c *console) *cobra.Command {
 		return c.print(cmd.OutOrStdout(), m, func(w *tabwriter.Writer) {
 			for _, e := range m.GetEntries() {
 				fmt.Fprintf(w, "%d  %s  %s  %s\n", e.GetVersion(), when(e.GetAtMs()), e.GetActor(), e.GetNote())
-				differences(w, e.GetDifferences())
+				differences(w, e.GetDifferences(), colourful(cmd.OutOrStdout()))
 			}
 		})
 	}
@@ -125,7 +131,7 @@ func rollbackCommand(c *console) *cobra.Command {
 			return err
 		}
 		return c.print(cmd.OutOrStdout(), m, func(w *tabwriter.Writer) {
-			differences(w, m.GetDifferences())
+			differences(w, m.GetDifferences(), colourful(cmd.OutOrStdout()))
 			fmt.Fprintf(w, "%d changed; version %d\n", len(m.GetDifferences()), m.GetVersion())
 		})
 	}

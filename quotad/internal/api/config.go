@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -18,6 +21,12 @@ const (
 	historyDefault = 50
 	historyMax     = 1000
 )
+
+// kinds are the kinds of objects there are.
+var kinds = [...]string{
+	registry.KindTeam, registry.KindKey, registry.KindAlias, registry.KindDeployment, registry.KindPrice,
+	registry.KindCredential, registry.KindOrg, registry.KindBusinessUnit, registry.KindFX, registry.KindSidecar,
+}
 
 func differencesTo(ds []registry.Difference) []*adminv1.Difference {
 	out := make([]*adminv1.Difference, len(ds))
@@ -71,6 +80,9 @@ func (s *Service) Apply(ctx context.Context, req *connect.Request[adminv1.ApplyR
 
 // Get implements the admin service.
 func (s *Service) Get(ctx context.Context, req *connect.Request[adminv1.GetRequest]) (*connect.Response[adminv1.GetResponse], error) {
+	if k := req.Msg.GetKind(); k != "" && !slices.Contains(kinds[:], k) {
+		return nil, badInput("kind: %q is none of %s", k, strings.Join(kinds[:], ", "))
+	}
 	out := &adminv1.GetResponse{}
 	err := s.read(ctx, func(m *replica.Machine) {
 		out.Version = m.Registry.Version()
@@ -141,16 +153,47 @@ func (s *Service) Rollback(ctx context.Context, req *connect.Request[adminv1.Rol
 	return connect.NewResponse(out), nil
 }
 
-// specOf turns a REST body into the JSON the parser reads.
+// floatDigits is how many significant digits of a decimal a float64 always keeps.
+const floatDigits = 15
+
+// specOf turns a REST body into the JSON the parser reads. The body's numbers were floats on the way: one with more
+// digits than a float keeps may not be what the caller wrote, and is refused, as money must be exact.
 func specOf(spec *structpb.Struct) ([]byte, error) {
 	if spec == nil {
 		return nil, badInput("spec: required")
+	}
+	if n, ok := inexact(structpb.NewStructValue(spec)); ok {
+		return nil, badInput("spec: %s: more than %d digits may not arrive as they were sent: use apply", n, floatDigits)
 	}
 	b, err := protojson.Marshal(spec)
 	if err != nil {
 		return nil, badInput("spec: %v", err)
 	}
 	return b, nil
+}
+
+// inexact finds a number with too many digits.
+func inexact(v *structpb.Value) (string, bool) {
+	switch k := v.GetKind().(type) {
+	case *structpb.Value_NumberValue:
+		digits, _, _ := strings.Cut(strconv.FormatFloat(k.NumberValue, 'e', -1, 64), "e")
+		if len(strings.NewReplacer("-", "", ".", "").Replace(digits)) > floatDigits {
+			return strconv.FormatFloat(k.NumberValue, 'f', -1, 64), true
+		}
+	case *structpb.Value_StructValue:
+		for _, f := range k.StructValue.GetFields() {
+			if n, ok := inexact(f); ok {
+				return n, true
+			}
+		}
+	case *structpb.Value_ListValue:
+		for _, e := range k.ListValue.GetValues() {
+			if n, ok := inexact(e); ok {
+				return n, true
+			}
+		}
+	}
+	return "", false
 }
 
 // put sets one object.

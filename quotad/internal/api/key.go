@@ -38,6 +38,9 @@ func (s *Service) CreateKey(ctx context.Context, req *connect.Request[adminv1.Cr
 			return registry.Change{}, badInput("team: key %q belongs to team %q", k.ID, k.Team)
 		case ok && (m.GetApp() != "" && m.GetApp() != k.App || len(m.GetAliases()) > 0 && !slices.Equal(m.GetAliases(), k.Aliases)):
 			return registry.Change{}, badInput("app, aliases: key %q is configured already: change it with apply", k.ID)
+		case ok && k.Revoked && !m.GetRotate():
+			return registry.Change{}, connect.NewError(connect.CodeAlreadyExists,
+				errors.New("the key is revoked: rotate gives it a new secret and lets it work again"))
 		case ok && k.SecretSHA256 != "" && !m.GetRotate():
 			return registry.Change{}, connect.NewError(connect.CodeAlreadyExists,
 				errors.New("the key already has a secret: rotate replaces it, and the old one stops working at once"))
