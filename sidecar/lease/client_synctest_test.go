@@ -240,8 +240,11 @@ func TestAskWaitsOnlySoLong(t *testing.T) {
 		if v.Reason != Unavailable || v.Waited != 2500*time.Millisecond || v.RetryAfter <= 0 {
 			t.Fatalf("got %+v, want unavailable after 2.5s", v)
 		}
+		if _, v = w.c.Acquire(nil, Share, []Need{{1, 1}}, nil); v.Reason != Unavailable || v.Waited != 2500*time.Millisecond {
+			t.Fatalf("got %+v, want its own 2.5s: quotad may yet answer", v)
+		}
 		if _, v = w.c.Acquire(nil, Share, []Need{{1, 1}}, nil); v.Reason != Unavailable || v.Waited != 0 {
-			t.Fatalf("got %+v, want unavailable at once: the last ask is not answered either", v)
+			t.Fatalf("got %+v, want unavailable at once: nothing was answered for 5s", v)
 		}
 	})
 }
@@ -259,12 +262,25 @@ func TestLeaderChangeIsNotSeen(t *testing.T) {
 	})
 }
 
+func TestLateInALeaderChangeARequestStillWaits(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.connect()
+		elapse(time.Second)
+		w.c.Disconnected()
+		elapse(2600 * time.Millisecond)
+		time.AfterFunc(time.Second, func() { w.connect() })
+		if _, v := w.c.Acquire(nil, Share, []Need{{1, 1}}, nil); !v.OK || v.Waited < time.Second {
+			t.Fatalf("got %+v, want a grant by the next leader", v)
+		}
+	})
+}
+
 func TestLongDisconnectedIsRefusedAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.connect()
 		elapse(time.Second)
 		w.c.Disconnected()
-		elapse(3 * time.Second)
+		elapse(5 * time.Second)
 		if _, v := w.c.Acquire(nil, Share, []Need{{1, 1}}, nil); v.Reason != Unavailable || v.Waited != 0 {
 			t.Fatalf("got %+v, want unavailable at once", v)
 		}

@@ -135,7 +135,7 @@ func (m *Machine) restart(now int64, incarnation uint64) {
 	}
 	m.counters = nil
 	m.byKey = make(map[counterKey]*counter)
-	m.session = session{disconnectedAt: now, windowStart: now, leaving: m.leaving}
+	m.session = session{silent: true, silentSince: now, windowStart: now, leaving: m.leaving}
 	m.standby = standby{}
 	for _, r := range m.resources {
 		r.current, r.memory, r.trickle = nil, memory{}, trickle{}

@@ -20,7 +20,7 @@ func newOutage(t *testing.T) *bed {
 	b.exchange()
 	b.m.Settle(w.Hold, nil)
 	b.m.Disconnected(b.now)
-	b.after(3 * time.Second)
+	b.after(5 * time.Second)
 	return b
 }
 
@@ -124,7 +124,7 @@ func TestStandby(t *testing.T) {
 func TestNeverReached(t *testing.T) {
 	b := newBed(t)
 	b.ask(Need{1, 1}) // quotad may still come
-	b.after(2500 * time.Millisecond)
+	b.after(5 * time.Second)
 	b.refused(Open, Unavailable, Need{softID, 1})
 	b.refused(Share, Unavailable, Need{1, 1})
 	b.m.Inherit(b.now, []*quotav1.Share{{Resource: 1, PerMinute: 60}}, b.now+int64(time.Minute))

@@ -10,9 +10,10 @@ import (
 
 // session is the exchange of renews with quotad.
 type session struct {
-	connected      bool
-	connectedAt    int64
-	disconnectedAt int64
+	connected   bool
+	connectedAt int64
+	silent      bool  // quotad owes an answer: to a renew, or a session
+	silentSince int64 // when it began to
 
 	seq         uint64
 	inflight    *quotav1.Renew // sent and not answered; never changed once built
@@ -41,20 +42,23 @@ func (m *Machine) Connected(now int64) {
 // Disconnected says that the session has ended.
 func (m *Machine) Disconnected(now int64) {
 	if m.connected {
-		m.connected, m.disconnectedAt = false, now
+		m.connected = false
+		m.beSilent(now)
 	}
 }
 
-// hopeful reports whether quotad may still answer a request within the time that requests wait.
+// beSilent notes that quotad owes an answer from now on, unless it did before.
+func (m *Machine) beSilent(now int64) {
+	if !m.silent {
+		m.silent, m.silentSince = true, now
+	}
+}
+
+// hopeful reports whether quotad may still answer a request within the time that requests wait. It is given twice
+// that time, so that a request that comes late in a failover has its whole wait too.
 func (m *Machine) hopeful(now int64) bool {
 	wait := int64(m.cfg.AskWait)
-	switch {
-	case !m.connected:
-		return now-m.disconnectedAt < wait
-	case m.inflight == nil:
-		return true
-	}
-	return now-max(m.firstSend, m.connectedAt) < wait
+	return !m.silent || now-m.silentSince < 2*wait || m.connected && now-m.connectedAt < wait
 }
 
 // Wake says that something that was refused may have become free: everything remembered is forgotten.
@@ -142,6 +146,7 @@ func (m *Machine) build(now int64) {
 	}
 	m.journalRenew(msg)
 	m.inflight, m.firstSend = msg, now
+	m.beSilent(now)
 	jitter := int64(m.cfg.RenewEvery) / 5
 	m.nextRegular = now + int64(m.cfg.RenewEvery) - jitter + m.rng.Int64N(2*jitter+1)
 	if len(m.queue) > 0 {
@@ -235,7 +240,7 @@ func (m *Machine) Apply(now int64, reply *quotav1.RenewReply, next uint64) (fenc
 	}
 	first := m.firstSend
 	m.inflight = nil
-	m.reached, m.lastReply = true, now
+	m.silent, m.reached, m.lastReply = false, true, now
 	for _, g := range reply.GetGrants() {
 		m.applyGrant(now, g)
 	}

@@ -34,6 +34,8 @@ const (
 	workMax = 16
 	// proposeWait bounds one proposal. The sidecar sends again sooner.
 	proposeWait = 5 * time.Second
+	// leaderWait bounds how long a hello is held while there is no leader.
+	leaderWait  = 2 * time.Second
 	identityMax = 256
 )
 
@@ -83,6 +85,7 @@ var (
 
 // Session implements quotav1.QuotaServiceServer.
 func (s *Server) Session(stream grpc.BidiStreamingServer[quotav1.SessionRequest, quotav1.SessionResponse]) error {
+	s.awaitLeader(stream.Context())
 	if err := s.leads(); err != nil {
 		return err
 	}
@@ -173,6 +176,23 @@ func (s *Server) read(ctx context.Context, c *session, received <-chan *quotav1.
 				defer func() { <-slots }()
 				s.handle(ctx, c, m)
 			})
+		}
+	}
+}
+
+// awaitLeader waits, but not long, while no node is known to lead: whoever is refused then can only ask again, and this
+// node may be the next.
+func (s *Server) awaitLeader(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, leaderWait)
+	defer cancel()
+	changes := s.node.Watch(ctx)
+	for {
+		id, _, _, self := s.node.Leader()
+		if self || id != "" && id != s.nodeID {
+			return
+		}
+		if _, more := <-changes; !more {
+			return
 		}
 	}
 }

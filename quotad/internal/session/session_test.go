@@ -370,3 +370,49 @@ func TestLeadershipThatGoesDuringTheWelcomeEndsTheSession(t *testing.T) {
 		}
 	}
 }
+
+// electingNode knows no leader until it is elected.
+type electingNode struct {
+	Node
+	elected chan struct{}
+	watched chan struct{} // one for each watch
+}
+
+func (n electingNode) Leader() (id, clientAddr, adminAddr string, self bool) {
+	select {
+	case <-n.elected:
+		return n.Node.Leader()
+	default:
+		return "", "", "", false
+	}
+}
+
+func (n electingNode) Watch(ctx context.Context) <-chan replica.Signal {
+	out := make(chan replica.Signal, 1)
+	go func() {
+		defer close(out)
+		select {
+		case <-n.elected:
+			out <- replica.Signal{Leadership: true}
+			<-ctx.Done()
+		case <-ctx.Done():
+		}
+	}()
+	n.watched <- struct{}{}
+	return out
+}
+
+func TestHelloIsHeldDuringAnElection(t *testing.T) {
+	p := newPlane(t)
+	n := electingNode{Node: p.node, elected: make(chan struct{}), watched: make(chan struct{}, 2)}
+	q := serve(t, n, p.ring)
+	s := q.open()
+	must(t, s.Send(hello(&quotav1.Hello{Identity: "gw", Incarnation: 1})))
+	<-n.watched // by the server
+	<-n.watched // by the hello
+	close(n.elected)
+	m, err := s.Recv()
+	if err != nil || m.GetWelcome() == nil {
+		t.Fatalf("got %v, %v", m, err)
+	}
+}

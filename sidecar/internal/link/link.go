@@ -3,10 +3,12 @@
 package link
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -27,8 +29,9 @@ const (
 	// refused try costs little, so the pause stays short.
 	backoffMin = 20 * time.Millisecond
 	backoffMax = 200 * time.Millisecond
-	// helloWait bounds the wait for Welcome, so that a node that accepts and never answers is left for the next.
-	helloWait = 2 * time.Second
+	// helloWait bounds the wait for Welcome. A node that knows no leader holds a hello for a while; one that is silent
+	// longer than that is asked again.
+	helloWait = 4 * time.Second
 	// replyWait bounds the wait for the answer to a Renew: a stopped or cut-off leader shows by its silence.
 	replyWait = 1500 * time.Millisecond
 	checkWait = 250 * time.Millisecond
@@ -46,7 +49,7 @@ type Handler interface {
 	Disconnected()
 	// Handle takes a message.
 	Handle(m *quotav1.SessionResponse)
-	// Hello makes the first message of a session.
+	// Hello makes the first message of a session. It may be called from several goroutines, before Connected.
 	Hello() *quotav1.Hello
 }
 
@@ -120,35 +123,12 @@ func (l *Link) Restart(why string) {
 
 // Run keeps a session until ctx ends.
 func (l *Link) Run(ctx context.Context) error {
-	next := 0
-	hint := ""
-	backoff := backoffMin
 	for ctx.Err() == nil {
-		address := hint
-		if address == "" {
-			address = l.cfg.Addresses[next%len(l.cfg.Addresses)]
-			next++
-		}
-		served, err := l.session(ctx, address)
-		if ctx.Err() != nil {
+		s := l.find(ctx)
+		if s == nil {
 			return nil
 		}
-		hint = leaderOf(err)
-		if served {
-			backoff = backoffMin
-		}
-		l.setError(address, err)
-		if hint != "" && hint != address {
-			continue // straight to the leader
-		}
-		pause := backoff/2 + rand.N(backoff/2+1)
-		if backoff *= 2; backoff > backoffMax {
-			backoff = backoffMax
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-		}
+		l.setError(s.address, l.serve(s))
 	}
 	return nil
 }
@@ -162,6 +142,83 @@ func (l *Link) setError(address string, err error) {
 	l.mu.Unlock()
 }
 
+// session is a stream that was welcomed.
+type session struct {
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	conn    *grpc.ClientConn
+	stream  grpc.BidiStreamingClient[quotav1.SessionRequest, quotav1.SessionResponse]
+	address string
+	welcome *quotav1.Welcome
+}
+
+// close ends the session and lets go of its connection.
+func (s *session) close() {
+	s.cancel(nil)
+	_ = s.conn.Close()
+}
+
+// find asks every node at once until one welcomes us; it is nil when ctx ends first. A node that is gone or cut off
+// must not cost the time of the others.
+func (l *Link) find(ctx context.Context) *session {
+	search, end := context.WithCancel(ctx)
+	found := make(chan *session)
+	var tries sync.WaitGroup
+	for _, a := range l.cfg.Addresses {
+		tries.Go(func() {
+			if s := l.court(ctx, search, a); s != nil {
+				select {
+				case found <- s:
+				case <-search.Done():
+					s.close()
+				}
+			}
+		})
+	}
+	defer tries.Wait()
+	defer end()
+	select {
+	case s := <-found:
+		return s
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// court asks the node at an address, and the leader it names, until one welcomes us or the search ends.
+func (l *Link) court(ctx, search context.Context, address string) *session {
+	backoff := backoffMin
+	hint := ""
+	for {
+		at := cmp.Or(hint, address)
+		s, err := l.hello(ctx, search, at)
+		if err == nil {
+			return s
+		}
+		if search.Err() != nil {
+			return nil
+		}
+		l.setError(at, err)
+		if hint = leaderOf(err); hint == at || hint == address {
+			hint = ""
+		}
+		if hint != "" {
+			if slices.Contains(l.cfg.Addresses, hint) {
+				hint = "" // it is being asked
+			} else {
+				continue // straight to the leader
+			}
+		}
+		pause := backoff/2 + rand.N(backoff/2+1)
+		backoff = min(2*backoff, backoffMax)
+		select {
+		case <-search.Done():
+			return nil
+		case <-time.After(pause):
+		}
+	}
+}
+
 // leaderOf reads the leader's address out of a follower's refusal.
 func leaderOf(err error) string {
 	for _, d := range status.Convert(err).Details() {
@@ -172,37 +229,42 @@ func leaderOf(err error) string {
 	return ""
 }
 
-// session runs one stream to its end; served says that it was welcomed.
-func (l *Link) session(ctx context.Context, address string) (served bool, err error) {
+// hello opens a stream and waits for its Welcome. The session lives until ctx ends; the end of the search ends only
+// the wait.
+func (l *Link) hello(ctx, search context.Context, address string) (_ *session, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	conn, err := l.dial(ctx, address)
-	if err != nil {
-		return false, err
+	s := &session{ctx: ctx, cancel: cancel, address: address}
+	if s.conn, err = l.dial(ctx, address); err != nil {
+		cancel(nil)
+		return nil, err
 	}
-	defer func() { _ = conn.Close() }()
+	defer func() {
+		if err != nil {
+			err = because(ctx, err)
+			s.close()
+		}
+	}()
+	late := time.AfterFunc(helloWait, func() { cancel(errors.New("no welcome in time")) })
+	defer late.Stop()
+	defer context.AfterFunc(search, func() { cancel(search.Err()) })()
 
-	hello := time.AfterFunc(helloWait, func() { cancel(errors.New("no welcome in time")) })
-	defer hello.Stop()
-	stream, err := quotav1.NewQuotaServiceClient(conn).Session(ctx)
-	if err != nil {
-		return false, because(ctx, err)
+	if s.stream, err = quotav1.NewQuotaServiceClient(s.conn).Session(ctx); err != nil {
+		return nil, err
 	}
 	first := &quotav1.SessionRequest{Message: &quotav1.SessionRequest_Hello{Hello: l.handler.Hello()}}
-	if err := stream.Send(first); err != nil {
+	if err := s.stream.Send(first); err != nil {
 		// The stream's own end says why better than the failed write.
-		_, rerr := stream.Recv()
-		return false, because(ctx, errors.Join(rerr, err))
+		_, rerr := s.stream.Recv()
+		return nil, errors.Join(rerr, err)
 	}
-	m, err := stream.Recv()
+	m, err := s.stream.Recv()
 	if err != nil {
-		return false, because(ctx, err)
+		return nil, err
 	}
-	if m.GetWelcome() == nil {
-		return false, fmt.Errorf("%s: first message is not a welcome", address)
+	if s.welcome = m.GetWelcome(); s.welcome == nil {
+		return nil, fmt.Errorf("%s: first message is not a welcome", address)
 	}
-	hello.Stop()
-	return true, because(ctx, l.serve(ctx, cancel, stream, address, m.GetWelcome()))
+	return s, nil
 }
 
 func because(ctx context.Context, err error) error {
@@ -238,36 +300,35 @@ func (l *Link) dial(ctx context.Context, address string) (*grpc.ClientConn, erro
 	return conn, nil
 }
 
-// serve pumps an accepted session. It returns when the stream ends; the sending goroutine is joined.
-func (l *Link) serve(ctx context.Context, cancel context.CancelCauseFunc,
-	stream grpc.BidiStreamingClient[quotav1.SessionRequest, quotav1.SessionResponse], address string, w *quotav1.Welcome,
-) error {
+// serve pumps a session until its stream ends; the sending goroutine is joined.
+func (l *Link) serve(s *session) error {
+	defer s.close()
 	queue := make(chan *quotav1.SessionRequest, queueMax)
 	l.mu.Lock()
-	l.queue, l.end, l.waiting = queue, cancel, time.Time{}
-	l.state = State{Connected: true, Address: address, Since: time.Now()}
+	l.queue, l.end, l.waiting = queue, s.cancel, time.Time{}
+	l.state = State{Connected: true, Address: s.address, Since: time.Now()}
 	l.mu.Unlock()
-	l.log.Info("connected to quotad", zap.String("address", address), zap.String("node", w.GetNodeId()))
+	l.log.Info("connected to quotad", zap.String("address", s.address), zap.String("node", s.welcome.GetNodeId()))
 
 	var sender sync.WaitGroup
-	sender.Go(func() { cancel(l.pump(ctx, stream, queue)) })
-	l.handler.Connected(w)
-	err := l.receive(stream)
+	sender.Go(func() { s.cancel(l.pump(s, queue)) })
+	l.handler.Connected(s.welcome)
+	err := l.receive(s)
 	l.mu.Lock()
 	l.queue = nil
 	l.state.Connected, l.state.Since = false, time.Now()
 	l.mu.Unlock()
 	l.handler.Disconnected()
-	cause := because(ctx, err)
-	cancel(nil)
+	cause := because(s.ctx, err)
+	s.cancel(nil)
 	sender.Wait()
-	l.log.Warn("lost quotad", zap.String("address", address), zap.Error(cause))
+	l.log.Warn("lost quotad", zap.String("address", s.address), zap.Error(cause))
 	return cause
 }
 
-func (l *Link) receive(stream grpc.BidiStreamingClient[quotav1.SessionRequest, quotav1.SessionResponse]) error {
+func (l *Link) receive(s *session) error {
 	for {
-		m, err := stream.Recv()
+		m, err := s.stream.Recv()
 		if err != nil {
 			return err
 		}
@@ -281,17 +342,15 @@ func (l *Link) receive(stream grpc.BidiStreamingClient[quotav1.SessionRequest, q
 }
 
 // pump sends what is queued, and ends the session when a Renew stays unanswered.
-func (l *Link) pump(ctx context.Context, stream grpc.BidiStreamingClient[quotav1.SessionRequest, quotav1.SessionResponse],
-	queue <-chan *quotav1.SessionRequest,
-) error {
+func (l *Link) pump(s *session, queue <-chan *quotav1.SessionRequest) error {
 	check := time.NewTicker(checkWait)
 	defer check.Stop()
 	for {
 		select {
-		case <-ctx.Done():
+		case <-s.ctx.Done():
 			return nil
 		case m := <-queue:
-			if err := stream.Send(m); err != nil {
+			if err := s.stream.Send(m); err != nil {
 				return status.Error(codes.Unavailable, "stream to quotad broke")
 			}
 		case now := <-check.C:
