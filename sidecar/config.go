@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,6 +23,7 @@ type Config struct {
 	Identity       string        // the sidecar's name; default the host name
 	DefaultKeyFile string        // holds the key of callers that send none
 	LogLevel       zapcore.Level // default info
+	EventsKeepMiB  int           // space for usage event files that quotad has counted, MiB; default 1024, oldest go first
 	DrainTimeout   time.Duration // how long running streams may take on SIGTERM; default 10 min
 	TLS            TLSFiles      // to quotad; required unless Dev
 	Dev            bool          // no TLS, loopback only
@@ -42,6 +44,9 @@ func (c Config) WithDefaults() Config {
 	if c.Identity == "" {
 		c.Identity, _ = os.Hostname()
 		or(&c.Identity, "sidecar")
+	}
+	if c.EventsKeepMiB == 0 {
+		c.EventsKeepMiB = 1024
 	}
 	if c.DrainTimeout == 0 {
 		c.DrainTimeout = 10 * time.Minute
@@ -76,6 +81,9 @@ func (c Config) Validate() error {
 		fault("data_dir", "required: the journal and the last good configuration live there")
 	} else if !filepath.IsAbs(c.DataDir) && !c.Dev {
 		fault("data_dir", "must be an absolute path")
+	}
+	if c.EventsKeepMiB < 0 {
+		fault("events_keep_mib", "must not be negative")
 	}
 	if c.DrainTimeout < 0 {
 		fault("drain_timeout", "must not be negative")
@@ -141,6 +149,13 @@ func Settings() []Setting {
 		{"log_level", "debug, info, warn or error", func(c *Config, v string) error {
 			return c.LogLevel.UnmarshalText([]byte(v))
 		}},
+		{"events_keep_mib", "space for usage event files that quotad has counted, MiB; the oldest are deleted",
+			func(c *Config, v string) (err error) {
+				if c.EventsKeepMiB, err = strconv.Atoi(v); err != nil {
+					return fmt.Errorf("%q is not a whole number", v)
+				}
+				return nil
+			}},
 		{"drain_timeout", "how long running streams may take on SIGTERM, for example 10m", func(c *Config, v string) error {
 			d, err := time.ParseDuration(v)
 			if err != nil {

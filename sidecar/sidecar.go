@@ -84,7 +84,9 @@ func (s *Sidecar) open() error {
 	}
 	var name [8]byte
 	_, _ = rand.Read(name[:]) // never fails: crypto/rand ends the process instead
-	s.usage, err = usage.Open(filepath.Join(s.cfg.DataDir, "events"), hex.EncodeToString(name[:]), s.log.Named("usage"))
+	s.usage, err = usage.Open(usage.Config{
+		Dir: filepath.Join(s.cfg.DataDir, "events"), Name: hex.EncodeToString(name[:]), KeepBytes: int64(s.cfg.EventsKeepMiB) << 20,
+	}, s.log.Named("usage"))
 	if err != nil {
 		return err
 	}

@@ -1,16 +1,12 @@
 package usage
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
-	"strings"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,8 +19,8 @@ const (
 	sendEvery = time.Second
 	// resendAfter is how long an unanswered batch is waited for.
 	resendAfter = 3 * time.Second
-	// batchMax bounds the events summed into one batch.
-	batchMax = 5_000
+	// unwrittenMax bounds the events kept for a full disk once quotad has counted them.
+	unwrittenMax = 100_000
 
 	openSuffix = ".jsonl"
 	doneSuffix = ".sent.jsonl"
@@ -35,115 +31,71 @@ type Sender interface {
 	Send(*quotav1.SessionRequest) bool
 }
 
+// Config sets a Recorder up.
+type Config struct {
+	Dir       string // of the event files; "" keeps events in memory until quotad has counted them
+	Name      string // of this process's files; new for each process
+	FileBytes int64  // a file that has grown to this is followed by another; default 64 MiB
+	KeepBytes int64  // event files that are sent are kept up to this, the newest of them; 0 keeps all
+}
+
 // Recorder writes events and sends their sums. All methods are safe for concurrent use; Run is called once.
 type Recorder struct {
-	dir string // "" keeps events in memory only
+	cfg Config
 	log *zap.Logger
 
 	mu      sync.Mutex
 	own     *source
-	older   []*source // files of dead processes whose events quotad may not have, oldest first
+	files   int // of this process
+	file    *os.File
+	size    int64
+	torn    bool       // the file may end within a line
+	queue   []numbered // of own, not on disk yet
+	older   []*source  // complete, and not counted by quotad; oldest first
 	sender  Sender
 	stats   Stats
 	wake    chan struct{}
 	pending *flight
 }
 
-// source is one event file: its events are numbered from 1.
-type source struct {
-	id     string
-	path   string
-	file   *os.File
-	last   uint64 // newest event
-	acked  uint64 // newest event quotad has counted
-	unsent []numbered
-}
-
 type numbered struct {
-	seq   uint64
-	event *usagev1.Event
-	line  []byte // not on disk yet; nil once it is
+	seq  uint64
+	line []byte
 }
 
 type flight struct {
 	source string
-	toSeq  uint64
 	at     time.Time
 }
 
 // Stats is the state of the recorder, for /status and /metrics.
 type Stats struct {
 	Recorded     uint64 `json:"recorded"`
-	Unsent       int    `json:"unsent"`        // not yet counted by quotad
+	Unsent       int    `json:"unsent"`        // not yet counted by quotad, in the files read so far
 	Unwritten    int    `json:"unwritten"`     // not yet on disk
-	WriteErrors  uint64 `json:"write_errors"`  // writes that failed and are tried again
+	Dropped      uint64 `json:"dropped"`       // counted by quotad, and never written: the disk was full for too long
+	WriteErrors  uint64 `json:"write_errors"`  // writes and reads that failed and are tried again
 	LastError    string `json:"last_error"`    // empty when the last write went well
-	OlderSources int    `json:"older_sources"` // files of earlier processes still being sent
+	OlderSources int    `json:"older_sources"` // complete files that are still being sent
 }
 
-// Open starts the event file of this process under dir and finds those of earlier ones. name must be new for each
-// process. A dir that cannot be written is no reason not to start: events then stay in memory until they are sent,
-// and Stats says so. Only a dir that cannot be read is an error.
-func Open(dir, name string, log *zap.Logger) (*Recorder, error) {
-	r := &Recorder{dir: dir, log: log, wake: make(chan struct{}, 1), own: &source{id: name}}
-	if dir == "" {
+// Open starts the event file of this process and finds those of earlier ones. A directory that cannot be written is no
+// reason not to start: events then stay in memory until they are sent, and Stats says so.
+func Open(cfg Config, log *zap.Logger) (*Recorder, error) {
+	if cfg.FileBytes == 0 {
+		cfg.FileBytes = 64 << 20
+	}
+	r := &Recorder{cfg: cfg, log: log, wake: make(chan struct{}, 1), own: newSource(cfg.Name, cfg.Dir)}
+	if cfg.Dir == "" {
 		return r, nil
 	}
-	r.own.path = filepath.Join(dir, name+openSuffix) // made with the first event
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		r.fault(err)
 		return r, nil
 	}
-	names, err := filepath.Glob(filepath.Join(dir, "*"+openSuffix))
-	if err != nil {
-		return nil, fmt.Errorf("list event files: %w", err)
-	}
-	for _, path := range names {
-		if strings.HasSuffix(path, doneSuffix) {
-			continue
-		}
-		s, err := readSource(path)
-		if err != nil {
-			return nil, err
-		}
-		r.older = append(r.older, s)
-	}
-	return r, nil
-}
-
-// readSource reads an earlier process's file. A torn last line was never seen by anyone as recorded: it is dropped.
-func readSource(path string) (*source, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("read event file: %w", err)
-	}
-	defer func() { _ = f.Close() }()
-	s := &source{id: strings.TrimSuffix(filepath.Base(path), openSuffix), path: path}
-	in := bufio.NewReaderSize(f, 1<<16)
-	for {
-		b, err := in.ReadBytes('\n')
-		if errors.Is(err, io.EOF) {
-			return s, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read event file %s: %w", path, err)
-		}
-		seq, e, err := decode(bytes.TrimSpace(b))
-		if err != nil || seq <= s.last {
-			continue // torn by a full disk; its money is in the lease journal
-		}
-		s.last = seq
-		s.unsent = append(s.unsent, numbered{seq: seq, event: e})
-	}
-}
-
-func (r *Recorder) openOwn() {
-	f, err := os.OpenFile(r.own.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		r.fault(err)
-		return
-	}
-	r.own.file = f
+	var err error
+	r.older, err = unreadSources(cfg.Dir)
+	return r, err
 }
 
 func (r *Recorder) fault(err error) {
@@ -156,49 +108,76 @@ func (r *Recorder) fault(err error) {
 func (r *Recorder) Record(e *usagev1.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.own.last++
+	seq := r.own.last + 1
+	r.own.add(seq, e)
 	r.stats.Recorded++
-	n := numbered{seq: r.own.last, event: e}
-	if b, err := encode(n.seq, e); err != nil {
-		r.fault(err)
-	} else if r.dir != "" {
-		n.line = b
+	if r.cfg.Dir == "" {
+		return
 	}
-	r.own.unsent = append(r.own.unsent, n)
+	b, err := encode(seq, e)
+	if err != nil {
+		r.fault(err)
+		return
+	}
+	r.queue = append(r.queue, numbered{seq, b})
 	r.write()
 }
 
-// write puts lines on disk that are not there yet, in order. A line that is half written is ended first, so that the
-// next one begins on its own line.
+// write puts on disk what is not there yet, in order, and goes over to the next file when this one is full.
 func (r *Recorder) write() {
-	if r.dir == "" {
-		return
-	}
-	if r.own.file == nil {
-		if r.openOwn(); r.own.file == nil {
-			return
-		}
-	}
-	u := r.own.unsent
-	first := len(u)
-	for first > 0 && u[first-1].line != nil {
-		first--
-	}
-	for i := first; i < len(u); i++ {
-		at, err := r.own.file.Seek(0, io.SeekEnd)
-		if err == nil {
-			_, err = r.own.file.Write(u[i].line)
-		}
-		if err != nil {
+	for len(r.queue) > 0 {
+		if err := r.append(r.queue[0].line); err != nil {
 			r.fault(err)
-			if terr := r.own.file.Truncate(at); terr != nil {
-				r.fault(terr)
+			for len(r.queue) > unwrittenMax && r.queue[0].seq <= r.own.acked {
+				r.queue = r.queue[1:]
+				r.stats.Dropped++
 			}
 			return
 		}
-		u[i].line = nil
+		r.queue = r.queue[1:]
 		r.stats.LastError = ""
 	}
+	r.queue = nil
+	if r.size >= r.cfg.FileBytes {
+		r.rotate()
+	}
+}
+
+// append writes a line. Half a line is taken back, or else ended before the next.
+func (r *Recorder) append(line []byte) error {
+	if r.file == nil {
+		f, err := os.OpenFile(r.own.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err != nil {
+			return err
+		}
+		r.file, r.size, r.torn = f, 0, false
+	}
+	if r.torn {
+		line = append([]byte("\n"), line...)
+	}
+	n, err := r.file.Write(line)
+	if err == nil {
+		r.size, r.torn = r.size+int64(n), false
+		return nil
+	}
+	if n > 0 {
+		if terr := r.file.Truncate(r.size); terr != nil {
+			r.torn, r.size = true, r.size+int64(n)
+			return errors.Join(err, terr)
+		}
+	}
+	return err
+}
+
+// rotate ends this file and begins the next. Everything of it must be written.
+func (r *Recorder) rotate() {
+	if err := r.file.Close(); err != nil {
+		r.fault(err)
+	}
+	r.older = append(r.older, r.own)
+	r.files++
+	r.file, r.size = nil, 0
+	r.own = newSource(fmt.Sprintf("%s-%d", r.cfg.Name, r.files+1), r.cfg.Dir)
 }
 
 // Connected gives the recorder a session; what was in flight in the last one is sent again.
@@ -230,47 +209,24 @@ func (r *Recorder) HandleAck(a *quotav1.UsageAck) {
 	if r.pending != nil && r.pending.source == a.GetSource() {
 		r.pending = nil
 	}
+	defer r.poke()
 	if a.GetSource() == r.own.id {
-		r.own.ack(a.GetLastSeq())
-	}
-	for i, s := range r.older {
-		if s.id != a.GetSource() {
-			continue
+		if !r.own.ack(a.GetLastSeq()) && len(r.queue) == 0 && r.file != nil {
+			r.own.unread = true // as a file that no longer grows it can be read again
+			r.rotate()
 		}
-		s.ack(a.GetLastSeq())
-		if s.acked >= s.last {
-			r.retire(i)
-		}
-		break
-	}
-	r.poke()
-}
-
-func (s *source) ack(seq uint64) {
-	s.acked = max(s.acked, seq)
-	i := 0
-	for i < len(s.unsent) && s.unsent[i].seq <= s.acked && s.unsent[i].line == nil {
-		i++
-	}
-	s.unsent = append([]numbered(nil), s.unsent[i:]...)
-}
-
-// retire renames the file of a dead process once quotad has all of it. The file stays for whoever collects events.
-func (r *Recorder) retire(i int) {
-	s := r.older[i]
-	r.older = append(r.older[:i:i], r.older[i+1:]...)
-	if s.last == 0 {
-		_ = os.Remove(s.path) // empty; it may stay
 		return
 	}
-	to := strings.TrimSuffix(s.path, openSuffix) + doneSuffix
-	if err := os.Rename(s.path, to); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		r.log.Warn("event file is sent but could not be renamed", zap.String("file", s.path), zap.Error(err))
+	for _, s := range r.older {
+		if s.id == a.GetSource() && !s.unread {
+			s.unread = !s.ack(a.GetLastSeq())
+		}
 	}
 }
 
 // Run sends sums until ctx ends.
 func (r *Recorder) Run(ctx context.Context) error {
+	r.prune()
 	tick := time.NewTicker(sendEvery)
 	defer tick.Stop()
 	for {
@@ -280,55 +236,93 @@ func (r *Recorder) Run(ctx context.Context) error {
 		case <-tick.C:
 		case <-r.wake:
 		}
-		r.send(time.Now())
+		r.step(time.Now())
 	}
 }
 
-// send puts one batch on its way unless one is.
-func (r *Recorder) send(now time.Time) {
+// step puts one batch on its way unless one is, oldest files first.
+func (r *Recorder) step(now time.Time) {
+	r.mu.Lock()
+	r.write()
+	r.mu.Unlock()
+	if r.settleOldest() {
+		r.prune()
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.write()
-	if r.sender == nil || (r.pending != nil && now.Sub(r.pending.at) < resendAfter) {
+	if r.sender == nil || r.pending != nil && now.Sub(r.pending.at) < resendAfter {
 		return
 	}
-	for len(r.older) > 0 && r.older[0].acked >= r.older[0].last {
-		r.retire(0)
-	}
 	s := r.own
-	if len(r.older) > 0 {
-		s = r.older[0]
+	if i := slices.IndexFunc(r.older, func(o *source) bool { return !o.unread }); i >= 0 {
+		s = r.older[i]
 	}
-	b := s.batch()
+	b := s.next()
 	if b == nil {
 		return
 	}
 	if r.sender.Send(&quotav1.SessionRequest{Message: &quotav1.SessionRequest_UsageBatch{UsageBatch: b}}) {
-		r.pending = &flight{source: s.id, toSeq: b.GetToSeq(), at: now}
+		r.pending = &flight{source: s.id, at: now}
 	}
 }
 
-// batch sums the next events quotad has not counted, nil when there are none. Its range has no gap to the last one.
-func (s *source) batch() *quotav1.UsageBatch {
-	sum := rows{}
-	from, to := s.acked+1, uint64(0)
-	for _, n := range s.unsent {
-		if n.seq < from {
-			continue
+// settleOldest reads the oldest files, and sets aside those of which quotad has everything; it reports whether there
+// were any. Only Run changes what is read here, so that requests need not wait for the disk.
+func (r *Recorder) settleOldest() (retired bool) {
+	for {
+		r.mu.Lock()
+		if len(r.older) == 0 {
+			r.mu.Unlock()
+			return retired
 		}
-		sum.add(n.event)
-		if to = n.seq; to-from >= batchMax {
-			break
+		s := r.older[0]
+		unread, done := s.unread, s.done()
+		r.mu.Unlock()
+		switch {
+		case unread:
+			read, err := s.read()
+			if errors.Is(err, fs.ErrNotExist) {
+				read, err = &source{id: s.id, acked: s.acked}, nil // someone took it away
+			}
+			r.mu.Lock()
+			if err != nil {
+				r.fault(err)
+				r.older = append(r.older[1:len(r.older):len(r.older)], s) // the others first
+				r.mu.Unlock()
+				return retired
+			}
+			r.older[0] = read
+			r.mu.Unlock()
+		case done:
+			r.retire(s)
+			retired = true
+		default:
+			return retired
 		}
 	}
-	if to == 0 {
-		return nil
+}
+
+// retire renames a file of which quotad has everything. It stays for whoever collects events.
+func (r *Recorder) retire(s *source) {
+	r.mu.Lock()
+	r.older = r.older[1:]
+	r.mu.Unlock()
+	if s.path == "" {
+		return
 	}
-	b := &quotav1.UsageBatch{Source: s.id, FromSeq: from, ToSeq: to}
-	for _, row := range sum {
-		b.Rows = append(b.Rows, row)
+	if err := setAside(s.path); err != nil {
+		r.log.Warn("event file is sent but could not be set aside", zap.Error(err))
 	}
-	return b
+}
+
+// prune deletes the oldest of the files that are sent, when there are too many.
+func (r *Recorder) prune() {
+	if r.cfg.Dir == "" || r.cfg.KeepBytes == 0 {
+		return
+	}
+	if err := keepNewest(r.cfg.Dir, r.cfg.KeepBytes); err != nil {
+		r.log.Warn("old event files were not deleted", zap.Error(err))
+	}
 }
 
 // Flush waits until quotad has counted everything, or ctx ends; the error says how much is left.
@@ -337,7 +331,7 @@ func (r *Recorder) Flush(ctx context.Context) error {
 	defer t.Stop()
 	for {
 		r.mu.Lock()
-		left := int(r.own.last-r.own.acked) + len(r.older)
+		left := r.own.waiting() + len(r.older)
 		r.mu.Unlock()
 		if left == 0 {
 			return nil
@@ -356,14 +350,9 @@ func (r *Recorder) Stats() Stats {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.stats
-	s.Unsent, s.OlderSources = len(r.own.unsent), len(r.older)
-	for _, n := range r.own.unsent {
-		if n.line != nil {
-			s.Unwritten++
-		}
-	}
+	s.Unsent, s.Unwritten, s.OlderSources = r.own.waiting(), len(r.queue), len(r.older)
 	for _, o := range r.older {
-		s.Unsent += len(o.unsent)
+		s.Unsent += o.waiting()
 	}
 	return s
 }
@@ -372,9 +361,11 @@ func (r *Recorder) Stats() Stats {
 func (r *Recorder) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.write()
-	if r.own.file == nil {
+	if r.cfg.Dir != "" {
+		r.write()
+	}
+	if r.file == nil {
 		return nil
 	}
-	return r.own.file.Close()
+	return r.file.Close()
 }
