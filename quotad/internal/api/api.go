@@ -142,7 +142,9 @@ func (s *Service) change(ctx context.Context, c registry.Change, actor, note str
 			zones = next.Timezones()
 		}
 	})
-	out := &raftlogv1.Change{BaseVersion: c.BaseVersion, Actor: actorOr(actor), AtMs: now.UnixMilli(), Note: note}
+	out := &raftlogv1.Change{
+		BaseVersion: c.BaseVersion, First: c.First, Actor: actorOr(actor), AtMs: now.UnixMilli(), Note: note,
+	}
 	for _, o := range c.Objects {
 		out.Objects = append(out.Objects, &raftlogv1.Object{Kind: o.Kind, Id: o.ID, SpecJson: o.Spec})
 	}
@@ -170,7 +172,7 @@ func (s *Service) edit(ctx context.Context, actor, note string,
 		var cerr error
 		if err := s.read(ctx, func(m *replica.Machine) {
 			c, cerr = compute(m.Registry)
-			c.BaseVersion = m.Registry.Version()
+			c.BaseVersion, c.First = m.Registry.Version(), m.Registry.Version() == 0
 		}); err != nil {
 			return 0, err
 		}

@@ -42,7 +42,10 @@ type ApplyRequest struct {
 	// Delete objects the file does not name. Without it they stay.
 	Prune bool `protobuf:"varint,4,opt,name=prune,proto3" json:"prune,omitempty"`
 	// Who; taken from the client certificate where there is one.
-	Actor         string `protobuf:"bytes,5,opt,name=actor,proto3" json:"actor,omitempty"`
+	Actor string `protobuf:"bytes,5,opt,name=actor,proto3" json:"actor,omitempty"`
+	// Apply also if another change came in since the difference was computed: it may undo that change unseen. Without
+	// it such an apply is ABORTED, and nothing is done.
+	Force         bool `protobuf:"varint,6,opt,name=force,proto3" json:"force,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -110,6 +113,13 @@ func (x *ApplyRequest) GetActor() string {
 		return x.Actor
 	}
 	return ""
+}
+
+func (x *ApplyRequest) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
 }
 
 // Difference is one object that an apply changes.
@@ -2721,13 +2731,14 @@ var File_admin_v1_admin_proto protoreflect.FileDescriptor
 
 const file_admin_v1_admin_proto_rawDesc = "" +
 	"\n" +
-	"\x14admin/v1/admin.proto\x12\badmin.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x14usage/v1/usage.proto\"{\n" +
+	"\x14admin/v1/admin.proto\x12\badmin.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x14usage/v1/usage.proto\"\x91\x01\n" +
 	"\fApplyRequest\x12\x12\n" +
 	"\x04yaml\x18\x01 \x01(\tR\x04yaml\x12\x12\n" +
 	"\x04file\x18\x02 \x01(\tR\x04file\x12\x17\n" +
 	"\adry_run\x18\x03 \x01(\bR\x06dryRun\x12\x14\n" +
 	"\x05prune\x18\x04 \x01(\bR\x05prune\x12\x14\n" +
-	"\x05actor\x18\x05 \x01(\tR\x05actor\"^\n" +
+	"\x05actor\x18\x05 \x01(\tR\x05actor\x12\x14\n" +
+	"\x05force\x18\x06 \x01(\bR\x05force\"^\n" +
 	"\n" +
 	"Difference\x12\x16\n" +
 	"\x06action\x18\x01 \x01(\tR\x06action\x12\x12\n" +
