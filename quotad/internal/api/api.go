@@ -66,12 +66,13 @@ func (s *Service) Handler() (http.Handler, error) {
 	path, h := adminv1connect.NewAdminServiceHandler(s, connect.WithReadMaxBytes(readMax), connect.WithInterceptors(s.bound()))
 	strict := vanguard.WithCodec(func(r vanguard.TypeResolver) vanguard.Codec { return newStrictJSON(r) })
 	// Everything is decoded by the codec above: nothing is passed on as it came.
-	service := vanguard.NewService(path, h, vanguard.WithTargetCodecs(vanguard.CodecProto))
+	service := vanguard.NewService(path, h, vanguard.WithTargetCodecs(vanguard.CodecProto),
+		vanguard.WithMaxMessageBufferBytes(readMax))
 	t, err := vanguard.NewTranscoder([]*vanguard.Service{service}, strict)
 	if err != nil {
 		return nil, fmt.Errorf("transcode REST: %w", err)
 	}
-	return t, nil
+	return newREST(t), nil
 }
 
 // strictJSON refuses what it does not know: a misspelt dry_run must not be ignored.

@@ -27,6 +27,9 @@ const secretPrefix = "sk-sluice-"
 // CreateKey implements the admin service.
 func (s *Service) CreateKey(ctx context.Context, req *connect.Request[adminv1.CreateKeyRequest]) (*connect.Response[adminv1.CreateKeyResponse], error) {
 	m := req.Msg
+	if m.GetId() == "" {
+		return nil, badInput("id: required")
+	}
 	var b [32]byte
 	_, _ = rand.Read(b[:]) // never fails: crypto/rand ends the process instead
 	secret := secretPrefix + base64.RawURLEncoding.EncodeToString(b[:])

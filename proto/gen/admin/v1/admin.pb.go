@@ -7,8 +7,23 @@
 // Package admin.v1 is quotad's admin API: connect, gRPC and REST on one port (default 7072). The operator verbs
 // (`quotad apply`, `quotad key`, …) are its clients.
 //
-// Errors: INVALID_ARGUMENT for bad input, with the field or file:line in the message; NOT_FOUND; FAILED_PRECONDITION
-// for a concurrent change or, with a leader's address in the message, on a follower; UNAVAILABLE without a leader.
+// Errors of every call but Status, which any node answers; REST statuses stand beside them:
+//
+//	INVALID_ARGUMENT (400)     bad input; the field or file:line is in the message, a line for each fault
+//	FAILED_PRECONDITION (400)  this node does not lead: nothing was done; the leader's admin address is in the message
+//	                           and in the Sluice-Leader header
+//	RESOURCE_EXHAUSTED (429)   too many calls at once: nothing was done; or a message of more than 32 MiB
+//	UNAVAILABLE (503)          no leader at present: nothing was done; or leadership was lost under way, which the
+//	                           message says: it may or may not have been done
+//	DEADLINE_EXCEEDED (504)    no answer within 10 s: it may or may not have been done
+//	INTERNAL (500)             a fault of quotad, which it logs
+//
+// What a call may answer beyond these stands at it. NOT_FOUND is 404, ALREADY_EXISTS and ABORTED are 409.
+//
+// REST: bodies are JSON, at most 32 MiB, 1 MiB for a spec. Every refusal is {"code": number, "message": text}, also
+// where no call was reached: NOT_FOUND (404) for a path, UNIMPLEMENTED (405) for a method that the path does not take,
+// INVALID_ARGUMENT for a body that is too long (413), for one that is not JSON by its Content-Type (415), and for an
+// unknown query parameter or field (400).
 
 package adminv1
 
