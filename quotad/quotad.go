@@ -210,6 +210,10 @@ func (q *Quotad) routes(api http.Handler) http.Handler {
 	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "sluice_sidecars_connected", Help: "Sidecars with a session here.",
 	}, func() float64 { return float64(len(q.sessions.Sidecars())) }))
+	reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "sluice_sidecar_foreign_total",
+		Help: "Counters, asks, usage rows and queries of sidecars that named what their identity may not see; none was passed on.",
+	}, func() float64 { return float64(q.sessions.Foreign()) }))
 
 	mux := http.NewServeMux()
 	mux.Handle("/", api)
