@@ -214,6 +214,13 @@ func (q *Quotad) routes(api http.Handler) http.Handler {
 		Name: "sluice_sidecar_foreign_total",
 		Help: "Counters, asks, usage rows and queries of sidecars that named what their identity may not see; none was passed on.",
 	}, func() float64 { return float64(q.sessions.Foreign()) }))
+	reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "sluice_usage_rows_dropped_total",
+		Help: "Usage rows that could not be counted since this node started: malformed, or older than what is kept.",
+	}, func() (n float64) {
+		q.node.View(func(m *replica.Machine) { n = float64(m.Rollup.Dropped()) })
+		return n
+	}))
 
 	mux := http.NewServeMux()
 	mux.Handle("/", api)

@@ -2186,7 +2186,8 @@ type QueryUsageRequest struct {
 	From string `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
 	// End, exclusive; now when empty.
 	To string `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`
-	// Comma list of team, alias, feature, key, deployment, day, hour, price_version.
+	// Comma list of team, alias, feature, key, deployment, day, hour, price_version. Of a day whose hours are not kept any
+	// more, all stands under its first hour, and at most 100 features of a team by name, the rest as "other".
 	GroupBy       string `protobuf:"bytes,4,opt,name=group_by,json=groupBy,proto3" json:"group_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

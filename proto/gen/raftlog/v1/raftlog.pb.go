@@ -1357,7 +1357,7 @@ func (x *UsageBatch) GetRows() []*UsageRow {
 // UsageRow mirrors quota.v1.UsageRow; tokens are spelt out, as stored.
 type UsageRow struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Start of the hour.
+	// Start of the hour; in the state, of the day when the hours are not kept any more.
 	HourMs int64 `protobuf:"varint,1,opt,name=hour_ms,json=hourMs,proto3" json:"hour_ms,omitempty"`
 	// Team.
 	Team string `protobuf:"bytes,2,opt,name=team,proto3" json:"team,omitempty"`

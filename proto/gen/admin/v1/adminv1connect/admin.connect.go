@@ -130,7 +130,8 @@ type AdminServiceClient interface {
 	// PutPrice adds a price version; the spec has the shape of an entry of prices in org.yaml, without its id.
 	// ABORTED: as at CreateKey.
 	PutPrice(context.Context, *connect.Request[v1.PutPriceRequest]) (*connect.Response[v1.PutPriceResponse], error)
-	// QueryUsage sums usage.
+	// QueryUsage sums usage, which is kept by the hour for 40 days and by the day (UTC) for 400 days. A range is rounded
+	// outwards to what is kept.
 	QueryUsage(context.Context, *connect.Request[v1.QueryUsageRequest]) (*connect.Response[v1.QueryUsageResponse], error)
 	// Status shows the cluster and the sidecars.
 	Status(context.Context, *connect.Request[v1.StatusRequest]) (*connect.Response[v1.StatusResponse], error)
@@ -385,7 +386,8 @@ type AdminServiceHandler interface {
 	// PutPrice adds a price version; the spec has the shape of an entry of prices in org.yaml, without its id.
 	// ABORTED: as at CreateKey.
 	PutPrice(context.Context, *connect.Request[v1.PutPriceRequest]) (*connect.Response[v1.PutPriceResponse], error)
-	// QueryUsage sums usage.
+	// QueryUsage sums usage, which is kept by the hour for 40 days and by the day (UTC) for 400 days. A range is rounded
+	// outwards to what is kept.
 	QueryUsage(context.Context, *connect.Request[v1.QueryUsageRequest]) (*connect.Response[v1.QueryUsageResponse], error)
 	// Status shows the cluster and the sidecars.
 	Status(context.Context, *connect.Request[v1.StatusRequest]) (*connect.Response[v1.StatusResponse], error)
