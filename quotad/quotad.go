@@ -94,6 +94,9 @@ func (q *Quotad) open(build string) error {
 		return fmt.Errorf("admin API: %w", err)
 	}
 	q.admin = &http.Server{Handler: q.routes(handler), ReadHeaderTimeout: 5 * time.Second, TLSConfig: mutual}
+	if q.admin.ErrorLog, err = zap.NewStdLogAt(q.log.Named("admin"), zap.WarnLevel); err != nil {
+		return err
+	}
 	q.admin.Protocols = new(http.Protocols)
 	q.admin.Protocols.SetHTTP1(true)
 	q.admin.Protocols.SetHTTP2(true)

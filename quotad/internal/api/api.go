@@ -27,7 +27,6 @@ const (
 	// conflictTries is how often a change of single objects is computed again when another one came first.
 	conflictTries = 5
 	callWait      = 10 * time.Second
-	actorDefault  = "admin"
 )
 
 // Node is the part of the replica the API needs.
@@ -72,7 +71,7 @@ func (s *Service) Handler() (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("transcode REST: %w", err)
 	}
-	return newREST(t), nil
+	return withCaller(newREST(t)), nil
 }
 
 // strictJSON refuses what it does not know: a misspelt dry_run must not be ignored.
@@ -101,12 +100,15 @@ func (c strictJSON) UnmarshalField(b []byte, m proto.Message, field protoreflect
 	return nil
 }
 
-// bound gives every call a deadline and logs what failed through no fault of the caller.
+// bound gives every call a deadline, turns away who may not call, and logs what failed through no fault of the caller.
 func (s *Service) bound() connect.UnaryInterceptorFunc {
 	return func(next connect.UnaryFunc) connect.UnaryFunc {
 		return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
 			ctx, cancel := context.WithTimeout(ctx, callWait)
 			defer cancel()
+			if err := s.operator(ctx); err != nil {
+				return nil, err
+			}
 			resp, err := next(ctx, req)
 			if err != nil && connect.CodeOf(err) == connect.CodeInternal {
 				s.log.Error("admin call failed", zap.String("procedure", req.Spec().Procedure), zap.Error(err))
@@ -144,7 +146,7 @@ func (s *Service) change(ctx context.Context, c registry.Change, actor, note str
 		}
 	})
 	out := &raftlogv1.Change{
-		BaseVersion: c.BaseVersion, First: c.First, Actor: actorOr(actor), AtMs: now.UnixMilli(), Note: note,
+		BaseVersion: c.BaseVersion, First: c.First, Actor: actorOf(ctx, actor), AtMs: now.UnixMilli(), Note: note,
 	}
 	for _, o := range c.Objects {
 		out.Objects = append(out.Objects, &raftlogv1.Object{Kind: o.Kind, Id: o.ID, SpecJson: o.Spec})
@@ -192,11 +194,4 @@ func (s *Service) edit(ctx context.Context, actor, note string,
 		}
 	}
 	return 0, connect.NewError(connect.CodeAborted, fmt.Errorf("the configuration kept changing meanwhile: try again"))
-}
-
-func actorOr(actor string) string {
-	if actor == "" {
-		return actorDefault
-	}
-	return actor
 }

@@ -146,7 +146,7 @@ func (s *Service) SetCredential(ctx context.Context, req *connect.Request[adminv
 		return nil, connect.NewError(connect.CodeInternal, err)
 	}
 	res, err := s.propose(ctx, &raftlogv1.Op{Op: &raftlogv1.Op_Seal{Seal: &raftlogv1.Seal{
-		Name: name, Sealed: sealed, KeyId: keyID, Actor: actorOr(req.Msg.GetActor()), AtMs: time.Now().UnixMilli(),
+		Name: name, Sealed: sealed, KeyId: keyID, Actor: actorOf(ctx, req.Msg.GetActor()), AtMs: time.Now().UnixMilli(),
 	}}})
 	if err != nil {
 		return nil, err

@@ -7,11 +7,12 @@
 // Package admin.v1 is quotad's admin API: connect, gRPC and REST on one port (default 7072). The operator verbs
 // (`quotad apply`, `quotad key`, …) are its clients.
 //
-// Errors of every call but Status, which any node answers; REST statuses stand beside them:
+// Errors of every call, but that Status is answered by any node; REST statuses stand beside them:
 //
 //	INVALID_ARGUMENT (400)     bad input; the field or file:line is in the message, a line for each fault
 //	FAILED_PRECONDITION (400)  this node does not lead: nothing was done; the leader's admin address is in the message
 //	                           and in the Sluice-Leader header
+//	PERMISSION_DENIED (403)    the client certificate is one of a sidecar that the configuration names
 //	RESOURCE_EXHAUSTED (429)   too many calls at once: nothing was done; or a message of more than 32 MiB
 //	UNAVAILABLE (503)          no leader at present: nothing was done; or leadership was lost under way, which the
 //	                           message says: it may or may not have been done
@@ -56,7 +57,7 @@ type ApplyRequest struct {
 	DryRun bool `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	// Delete objects the file does not name. Without it they stay.
 	Prune bool `protobuf:"varint,4,opt,name=prune,proto3" json:"prune,omitempty"`
-	// Who; taken from the client certificate where there is one.
+	// Who, for the history. Where there is a client certificate, its name stands there and this beside it.
 	Actor string `protobuf:"bytes,5,opt,name=actor,proto3" json:"actor,omitempty"`
 	// Apply also if another change came in since the difference was computed: it may undo that change unseen. Without
 	// it such an apply is ABORTED, and nothing is done.
