@@ -94,6 +94,9 @@ func (q *Quotad) open(build string) error {
 		return fmt.Errorf("admin API: %w", err)
 	}
 	q.admin = &http.Server{Handler: q.routes(handler), ReadHeaderTimeout: 5 * time.Second, TLSConfig: mutual}
+	if q.admin.ErrorLog, err = zap.NewStdLogAt(q.log.Named("admin"), zap.WarnLevel); err != nil {
+		return err
+	}
 	q.admin.Protocols = new(http.Protocols)
 	q.admin.Protocols.SetHTTP1(true)
 	q.admin.Protocols.SetHTTP2(true)
@@ -210,6 +213,17 @@ func (q *Quotad) routes(api http.Handler) http.Handler {
 	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "sluice_sidecars_connected", Help: "Sidecars with a session here.",
 	}, func() float64 { return float64(len(q.sessions.Sidecars())) }))
+	reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "sluice_sidecar_foreign_total",
+		Help: "Counters, asks, usage rows and queries of sidecars that named what their identity may not see; none was passed on.",
+	}, func() float64 { return float64(q.sessions.Foreign()) }))
+	reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "sluice_usage_rows_dropped_total",
+		Help: "Usage rows that could not be counted since this node started: malformed, or older than what is kept.",
+	}, func() (n float64) {
+		q.node.View(func(m *replica.Machine) { n = float64(m.Rollup.Dropped()) })
+		return n
+	}))
 
 	mux := http.NewServeMux()
 	mux.Handle("/", api)

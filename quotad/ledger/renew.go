@@ -123,11 +123,18 @@ func (l *Ledger) applyCounters(m *member, rcs []Counter) {
 }
 
 // apply books one counter: settled use, what comes back, and the overrun, which is debt.
+//
+// What running requests hold they may use to the end, so an overrun of others is paid out of what is free, not out of
+// what is held: it would come to light only when they settle, and be granted to somebody until then. Held is a gauge,
+// which nobody fences for: of an absurd one no more is booked than an overrun may be.
 func (l *Ledger) apply(c *counter, rc *Counter) {
+	most := l.debtMax(c.m, c.p, c)
 	l.lift(c)
 	spent, returned := rc.Spent-c.spent, rc.Returned-c.returned
 	c.spent, c.returned, c.held, c.demand = rc.Spent, rc.Returned, rc.Held, rc.Demand
 	over := max(0, -c.out())
+	uncovered := c.held - max(0, c.out())
+	over += max(0, min(uncovered, most-over, grantedMax-c.granted-over))
 	c.back = max(0, returned-over)
 	c.granted += over
 	c.waiting = false

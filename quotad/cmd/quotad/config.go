@@ -8,6 +8,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	adminv1 "github.com/sluice-gateway/sluice/proto/gen/admin/v1"
@@ -22,6 +23,7 @@ func applyCommand(c *console) *cobra.Command {
 	cmd.Flags().StringVarP(&req.File, "file", "f", "", "org.yaml, - for standard input")
 	cmd.Flags().BoolVar(&req.DryRun, "dry-run", false, "only print what would change")
 	cmd.Flags().BoolVar(&req.Prune, "prune", false, "delete what the file does not name")
+	cmd.Flags().BoolVar(&req.Force, "force", false, "apply even if another change came in meanwhile, which it may undo")
 	_ = cmd.MarkFlagRequired("file") // the flag exists
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		var b []byte
@@ -37,6 +39,9 @@ func applyCommand(c *console) *cobra.Command {
 		}
 		req.Yaml, req.Actor = string(b), actor()
 		m, err := ask(cmd.Context(), c, adminv1connect.AdminServiceClient.Apply, req)
+		if connect.CodeOf(err) == connect.CodeInvalidArgument {
+			return faultsError{err}
+		}
 		if err != nil {
 			return err
 		}

@@ -90,13 +90,19 @@ func ask[Req, Resp any](ctx context.Context, c *console,
 		}
 	}
 	if errors.As(err, &ce) {
-		return nil, errors.New(ce.Message())
+		return nil, refusal{ce}
 	}
 	if err != nil {
 		return nil, err
 	}
 	return resp.Msg, nil
 }
+
+// refusal is a server's no: people read its message, the verbs its code.
+type refusal struct{ of *connect.Error }
+
+func (r refusal) Error() string { return r.of.Message() }
+func (r refusal) Unwrap() error { return r.of }
 
 // print writes a message as JSON, or as the table drawn by table.
 func (c *console) print(w io.Writer, m proto.Message, table func(*tabwriter.Writer)) error {

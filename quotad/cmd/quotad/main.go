@@ -3,7 +3,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"os/user"
@@ -20,9 +22,22 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := command().ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "quotad:", err)
+		explain(os.Stderr, err)
 		os.Exit(1)
 	}
+}
+
+// faultsError is what is wrong with a file: a line each, as file:line: what.
+type faultsError struct{ error }
+
+// explain writes an error for people. Faults of a file come first and all look alike, so that eyes and editors find
+// them.
+func explain(w io.Writer, err error) {
+	if faults := (faultsError{}); errors.As(err, &faults) {
+		fmt.Fprintln(w, faults)
+		err = errors.New("nothing was applied")
+	}
+	fmt.Fprintln(w, "quotad:", err)
 }
 
 func command() *cobra.Command {

@@ -63,7 +63,14 @@ func budgetTable(w *tabwriter.Writer, budgets []*adminv1.Budget) {
 
 func usageCommand(c *console) *cobra.Command {
 	req := &adminv1.QueryUsageRequest{}
-	cmd := &cobra.Command{Use: "usage", Short: "Sum usage", Args: cobra.NoArgs}
+	cmd := &cobra.Command{
+		Use: "usage", Short: "Sum usage and cost, exact to the nano-dollar",
+		Long: "Sum usage and cost, exact to the nano-dollar.\n\n" +
+			"Usage is kept by the hour for 40 days and by the day (UTC) for 400 days; a range is rounded outwards to what is kept.",
+		Example: "  quotad usage --from 2026-11-01 --to 2026-12-01 --group-by team,deployment\n" +
+			"  quotad usage --team support-bot --group-by day,alias -o json",
+		Args: cobra.NoArgs,
+	}
 	cmd.Flags().StringVar(&req.Team, "team", "", "only this team's")
 	cmd.Flags().StringVar(&req.From, "from", "", "yyyy-mm-dd or RFC 3339; default the start of the month, UTC")
 	cmd.Flags().StringVar(&req.To, "to", "", "exclusive; default now")

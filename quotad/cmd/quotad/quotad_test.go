@@ -175,6 +175,30 @@ func TestApply(t *testing.T) {
 	o.refused(`required flag(s) "file"`, "apply")
 }
 
+// TestFaultsLookAlike: every fault of a file stands on a line of its own, without anything before it.
+func TestFaultsLookAlike(t *testing.T) {
+	o := newOperator(t)
+	path := o.file("version: 1\nteems: {}\nteams:\n  red: { weight: many }\nkeys:\n  - { id: k, team: green }\n")
+	_, err := o.try("", "apply", "-f", path)
+	var said bytes.Buffer
+	explain(&said, err)
+	lines := strings.Split(strings.TrimSpace(said.String()), "\n")
+	if len(lines) != 4 || lines[3] != "quotad: nothing was applied" {
+		t.Fatalf("said:\n%s", said.String())
+	}
+	for i, n := range []string{"2", "4", "6"} {
+		if !strings.HasPrefix(lines[i], path+":"+n+": ") {
+			t.Errorf("fault %d is %q", i, lines[i])
+		}
+	}
+	// What is wrong without a line, as no file is, says who speaks.
+	_, err = o.try("", "get", "team", "x")
+	said.Reset()
+	if explain(&said, err); said.String() != "quotad: no team \"x\"\n" {
+		t.Errorf("said %q", said.String())
+	}
+}
+
 func TestKeys(t *testing.T) {
 	o := newOperator(t)
 	o.run("apply", "-f", o.file(orgYAML))

@@ -27,7 +27,6 @@ const (
 	// conflictTries is how often a change of single objects is computed again when another one came first.
 	conflictTries = 5
 	callWait      = 10 * time.Second
-	actorDefault  = "admin"
 )
 
 // Node is the part of the replica the API needs.
@@ -66,12 +65,13 @@ func (s *Service) Handler() (http.Handler, error) {
 	path, h := adminv1connect.NewAdminServiceHandler(s, connect.WithReadMaxBytes(readMax), connect.WithInterceptors(s.bound()))
 	strict := vanguard.WithCodec(func(r vanguard.TypeResolver) vanguard.Codec { return newStrictJSON(r) })
 	// Everything is decoded by the codec above: nothing is passed on as it came.
-	service := vanguard.NewService(path, h, vanguard.WithTargetCodecs(vanguard.CodecProto))
+	service := vanguard.NewService(path, h, vanguard.WithTargetCodecs(vanguard.CodecProto),
+		vanguard.WithMaxMessageBufferBytes(readMax))
 	t, err := vanguard.NewTranscoder([]*vanguard.Service{service}, strict)
 	if err != nil {
 		return nil, fmt.Errorf("transcode REST: %w", err)
 	}
-	return t, nil
+	return withCaller(newREST(t)), nil
 }
 
 // strictJSON refuses what it does not know: a misspelt dry_run must not be ignored.
@@ -100,12 +100,15 @@ func (c strictJSON) UnmarshalField(b []byte, m proto.Message, field protoreflect
 	return nil
 }
 
-// bound gives every call a deadline and logs what failed through no fault of the caller.
+// bound gives every call a deadline, turns away who may not call, and logs what failed through no fault of the caller.
 func (s *Service) bound() connect.UnaryInterceptorFunc {
 	return func(next connect.UnaryFunc) connect.UnaryFunc {
 		return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
 			ctx, cancel := context.WithTimeout(ctx, callWait)
 			defer cancel()
+			if err := s.operator(ctx); err != nil {
+				return nil, err
+			}
 			resp, err := next(ctx, req)
 			if err != nil && connect.CodeOf(err) == connect.CodeInternal {
 				s.log.Error("admin call failed", zap.String("procedure", req.Spec().Procedure), zap.Error(err))
@@ -142,7 +145,9 @@ func (s *Service) change(ctx context.Context, c registry.Change, actor, note str
 			zones = next.Timezones()
 		}
 	})
-	out := &raftlogv1.Change{BaseVersion: c.BaseVersion, Actor: actorOr(actor), AtMs: now.UnixMilli(), Note: note}
+	out := &raftlogv1.Change{
+		BaseVersion: c.BaseVersion, First: c.First, Actor: actorOf(ctx, actor), AtMs: now.UnixMilli(), Note: note,
+	}
 	for _, o := range c.Objects {
 		out.Objects = append(out.Objects, &raftlogv1.Object{Kind: o.Kind, Id: o.ID, SpecJson: o.Spec})
 	}
@@ -170,7 +175,7 @@ func (s *Service) edit(ctx context.Context, actor, note string,
 		var cerr error
 		if err := s.read(ctx, func(m *replica.Machine) {
 			c, cerr = compute(m.Registry)
-			c.BaseVersion = m.Registry.Version()
+			c.BaseVersion, c.First = m.Registry.Version(), m.Registry.Version() == 0
 		}); err != nil {
 			return 0, err
 		}
@@ -189,11 +194,4 @@ func (s *Service) edit(ctx context.Context, actor, note string,
 		}
 	}
 	return 0, connect.NewError(connect.CodeAborted, fmt.Errorf("the configuration kept changing meanwhile: try again"))
-}
-
-func actorOr(actor string) string {
-	if actor == "" {
-		return actorDefault
-	}
-	return actor
 }

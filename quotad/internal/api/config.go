@@ -67,6 +67,9 @@ func (s *Service) Apply(ctx context.Context, req *connect.Request[adminv1.ApplyR
 	case refusal != nil:
 		return nil, refused(refusal)
 	}
+	if m.GetForce() {
+		c.BaseVersion, c.First = 0, false
+	}
 	if !m.GetDryRun() && len(c.Objects) > 0 {
 		if version, refusal, err = s.change(ctx, c, m.GetActor(), "apply "+file); err != nil {
 			return nil, err

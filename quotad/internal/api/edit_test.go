@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -80,13 +81,61 @@ func TestConcurrentChanges(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			node.reset(1)
-			if e := tc.ask(); e.Code() != connect.CodeFailedPrecondition || node.proposed.Load() != 1 {
+			if e := tc.ask(); e.Code() != connect.CodeAborted || !strings.Contains(e.Message(), "try again") || node.proposed.Load() != 1 {
 				t.Errorf("got %v, proposed %d times, want one refusal", e, node.proposed.Load())
 			}
 		})
 	}
 	if b := call(p, client.ShowBudgets, &adminv1.ShowBudgetsRequest{Team: "red"}).GetBudgets(); b[0].GetCapNano() != 90e9 {
 		t.Errorf("what was refused was applied: %v", b)
+	}
+}
+
+// pairedNode holds back proposals until there are two, so that both were computed against the same configuration.
+type pairedNode struct {
+	Node
+	both sync.WaitGroup
+}
+
+func (n *pairedNode) Propose(ctx context.Context, ops ...*raftlogv1.Op) ([]replica.Result, error) {
+	n.both.Done()
+	n.both.Wait()
+	return n.Node.Propose(ctx, ops...)
+}
+
+func TestTwoFirstAppliesAtOnce(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		force   bool
+		applied int
+	}{{"checked", false, 1}, {"forced", true, 2}} {
+		t.Run(tc.name, func(t *testing.T) {
+			p := newPlane(t)
+			node := &pairedNode{Node: p.node}
+			node.both.Add(2)
+			q := serve(t, node, nil, zap.NewNop())
+			errs := make(chan error, 2)
+			for _, monthly := range []string{"monthly: 1", "monthly: 2"} {
+				go func() {
+					_, err := q.client.Apply(ctxFor(t), connect.NewRequest(&adminv1.ApplyRequest{
+						Yaml: strings.Replace(orgYAML, "monthly: 100", monthly, 1), Force: tc.force,
+					}))
+					errs <- err
+				}()
+			}
+			applied := 0
+			for range 2 {
+				err := <-errs
+				if err == nil {
+					applied++
+				} else if connect.CodeOf(err) != connect.CodeAborted || !strings.Contains(err.Error(), "try again") {
+					t.Errorf("refused with %v", err)
+				}
+			}
+			if h := call(p, client.History, &adminv1.HistoryRequest{}).GetEntries(); applied != tc.applied || len(h) != tc.applied {
+				t.Errorf("%d were applied, %d are in the history, want %d", applied, len(h), tc.applied)
+			}
+		})
 	}
 }
 

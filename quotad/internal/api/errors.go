@@ -38,11 +38,11 @@ func (s *Service) failed(err error) error {
 
 // refused turns a refusal of the configuration into a code; the message has a line for each problem.
 func refused(r *registry.Refusal) error {
-	code := connect.CodeInvalidArgument
 	if r.Reason == registry.ReasonConflict {
-		code = connect.CodeFailedPrecondition
+		return connect.NewError(connect.CodeAborted, fmt.Errorf(
+			"another change came first, so nothing was done: %s; look at what changed (history) and try again", r))
 	}
-	return connect.NewError(code, errors.New(r.String()))
+	return connect.NewError(connect.CodeInvalidArgument, errors.New(r.String()))
 }
 
 func badInput(format string, args ...any) error {

@@ -27,6 +27,9 @@ const secretPrefix = "sk-sluice-"
 // CreateKey implements the admin service.
 func (s *Service) CreateKey(ctx context.Context, req *connect.Request[adminv1.CreateKeyRequest]) (*connect.Response[adminv1.CreateKeyResponse], error) {
 	m := req.Msg
+	if m.GetId() == "" {
+		return nil, badInput("id: required")
+	}
 	var b [32]byte
 	_, _ = rand.Read(b[:]) // never fails: crypto/rand ends the process instead
 	secret := secretPrefix + base64.RawURLEncoding.EncodeToString(b[:])
@@ -143,7 +146,7 @@ func (s *Service) SetCredential(ctx context.Context, req *connect.Request[adminv
 		return nil, connect.NewError(connect.CodeInternal, err)
 	}
 	res, err := s.propose(ctx, &raftlogv1.Op{Op: &raftlogv1.Op_Seal{Seal: &raftlogv1.Seal{
-		Name: name, Sealed: sealed, KeyId: keyID, Actor: actorOr(req.Msg.GetActor()), AtMs: time.Now().UnixMilli(),
+		Name: name, Sealed: sealed, KeyId: keyID, Actor: actorOf(ctx, req.Msg.GetActor()), AtMs: time.Now().UnixMilli(),
 	}}})
 	if err != nil {
 		return nil, err

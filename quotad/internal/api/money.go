@@ -121,7 +121,7 @@ func (s *Service) CreditBudget(ctx context.Context, req *connect.Request[adminv1
 	}
 	res, err := s.propose(ctx, &raftlogv1.Op{Op: &raftlogv1.Op_Credit{Credit: &raftlogv1.Credit{
 		Resource: budget.GetResource(), Period: budget.GetPeriod(), AmountNano: m.GetAmountNano(),
-		Actor: actorOr(m.GetActor()), Reason: m.GetReason(), Id: id,
+		Actor: actorOf(ctx, m.GetActor()), Reason: m.GetReason(), Id: id,
 	}}})
 	if err != nil {
 		return nil, err

@@ -76,7 +76,7 @@ func (r *Registry) changeTo(objects []Object) (Change, []Difference) {
 		current.Kind, current.ID = o.Kind, o.ID
 		differences = append(differences, difference(current, o))
 	}
-	return Change{BaseVersion: r.version, Objects: objects}, differences
+	return Change{BaseVersion: r.version, First: r.version == 0, Objects: objects}, differences
 }
 
 // Differences show what a change would do to the registry as it is, one for each object that differs.

@@ -29,7 +29,8 @@ type Ref struct{ Kind, ID string }
 
 // Change replaces objects, all or none.
 type Change struct {
-	BaseVersion uint64 // version it was computed against; 0 skips the check
+	BaseVersion uint64 // version it was computed against; 0 skips the check, unless First
+	First       bool   // it was computed against no configuration at all, which is version 0
 	Objects     []Object
 	Actor       string
 	AtMS        int64 // wall clock of the proposer: for the history only

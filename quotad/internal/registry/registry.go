@@ -81,8 +81,8 @@ func (r *Registry) Preview(c Change) (*Registry, *Refusal) {
 
 // prepare decodes a change and leaves out what would not change. Nothing is touched.
 func (r *Registry) prepare(c Change) ([]edit, *Refusal) {
-	if c.BaseVersion != 0 && c.BaseVersion != r.version {
-		return nil, refuse(ReasonConflict, Ref{}, "the configuration is at version %d, no longer at %d: look again",
+	if (c.BaseVersion != 0 || c.First) && c.BaseVersion != r.version {
+		return nil, refuse(ReasonConflict, Ref{}, "the configuration is at version %d, no longer at %d",
 			r.version, c.BaseVersion)
 	}
 	if len(c.Objects) > changeObjectsMax {

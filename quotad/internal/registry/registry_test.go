@@ -67,7 +67,7 @@ func TestApplyRefusesWithoutATrace(t *testing.T) {
 		want   string
 	}{
 		{"stale base", Change{BaseVersion: 7, Objects: []Object{{Kind: KindKey, ID: "k"}}}, ReasonConflict,
-			"the configuration is at version 1, no longer at 7: look again"},
+			"the configuration is at version 1, no longer at 7"},
 		{"unknown kind", Change{Objects: []Object{{Kind: "tenant", ID: "x"}}}, ReasonMalformed, `unknown kind "tenant"`},
 		{"bad id", Change{Objects: []Object{{Kind: KindTeam, ID: "a b"}}}, ReasonMalformed, `"a b" is not an id of a team`},
 		{"second org", Change{Objects: []Object{{Kind: KindOrg, ID: "other"}}}, ReasonMalformed, `"other" is not an id of a org`},

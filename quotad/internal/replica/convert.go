@@ -61,7 +61,7 @@ func periodsTo(ps []ledger.Period) []*raftlogv1.Period {
 
 func changeOf(c *raftlogv1.Change) registry.Change {
 	return registry.Change{
-		BaseVersion: c.GetBaseVersion(), Objects: each(c.GetObjects(), objectOf),
+		BaseVersion: c.GetBaseVersion(), First: c.GetFirst(), Objects: each(c.GetObjects(), objectOf),
 		Actor: c.GetActor(), AtMS: c.GetAtMs(), Note: c.GetNote(),
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -285,6 +286,57 @@ func TestUsageKeysDoNotCollide(t *testing.T) {
 	must(t, err)
 	if got, want := again.Rollup.Rows(), m.Rollup.Rows(); len(got) != 3 || !reflect.DeepEqual(got, want) {
 		t.Fatalf("got %+v, want %+v", got, want)
+	}
+}
+
+// TestUsageGrowsOldByTheEntrysTime: it is folded and dropped by the time in the log, and so are its records.
+func TestUsageGrowsOldByTheEntrysTime(t *testing.T) {
+	const hour, day = int64(3_600_000), int64(86_400_000)
+	start := 20_000 * day
+	batch := &raftlogv1.UsageBatch{Source: "s", FromSeq: 1, ToSeq: 1}
+	for i := range int64(24) {
+		batch.Rows = append(batch.Rows, &raftlogv1.UsageRow{HourMs: start + i*hour, Team: "t", CostNano: 1})
+	}
+	m, d := newMachine(ledger.Config{}), disk{}
+	kept := func() (n int, cost int64) {
+		rows := 0
+		for key := range d {
+			if strings.HasPrefix(key, "u/r/") {
+				rows++
+			}
+		}
+		for _, r := range m.Rollup.Rows() {
+			n, cost = n+1, cost+r.CostNano
+		}
+		if rows != n {
+			t.Errorf("%d records of %d rows", rows, n)
+		}
+		return n, cost
+	}
+	tick := &raftlogv1.Op{Op: &raftlogv1.Op_Tick{Tick: &raftlogv1.Tick{}}}
+	for i, step := range []struct {
+		stamp int64
+		op    *raftlogv1.Op
+		rows  int
+		cost  int64
+	}{
+		{start, &raftlogv1.Op{Op: &raftlogv1.Op_UsageBatch{UsageBatch: batch}}, 24, 24},
+		{start + 40*day, tick, 24, 24}, {start + 40*day + 12*hour, tick, 13, 24}, {start + 41*day, tick, 1, 24},
+		{start + 401*day - 1, tick, 1, 24}, {start + 401*day, tick, 0, 0},
+	} {
+		m.Apply(uint64(i+1), &raftlogv1.Entry{StampMs: step.stamp, Ops: []*raftlogv1.Op{step.op}})
+		d.take(m)
+		if rows, cost := kept(); rows != step.rows || cost != step.cost {
+			t.Errorf("step %d: %d rows of %d, want %d of %d", i, rows, cost, step.rows, step.cost)
+		}
+		loaded, err := loadMachine(ledger.Config{}, d.load)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(loaded.Rollup.Rows(), m.Rollup.Rows()) {
+			t.Errorf("step %d: loaded %v", i, loaded.Rollup.Rows())
+		}
+		m = loaded
 	}
 }
 

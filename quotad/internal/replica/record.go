@@ -26,7 +26,7 @@ import (
 //	o/<kind>/<id>                       ObjectState
 //	h/<version>                         HistoryState
 //	s/<name>                            SealedState
-//	u/r/<hour>/<names, escaped>         UsageRow
+//	u/r/<hour>/<names, escaped>         UsageRow; of an old day, under its first hour
 //	u/s/<source>                        UsageSourceState
 const metaKey = "meta"
 
@@ -180,6 +180,7 @@ func loadMachine(cfg ledger.Config, load func(each func(key string, value []byte
 		return nil, fmt.Errorf("%w: %w", errBadRecord, err)
 	}
 	m.Rollup.Load(l.rows, l.sources)
+	m.Rollup.Advance(m.Ledger.Now())
 	return m, nil
 }
 

@@ -14,8 +14,8 @@ var ErrQuery = errors.New("usage query")
 // Query selects and groups rows.
 type Query struct {
 	Team    string // empty: all
-	FromMS  int64  // inclusive; rounded down to the hour
-	ToMS    int64  // exclusive; rounded up to the hour
+	FromMS  int64  // inclusive; rounded down to the hour, or to the day where hours are not kept any more
+	ToMS    int64  // exclusive; rounded up likewise
 	GroupBy []string
 }
 
@@ -26,8 +26,8 @@ const (
 	ByFeature      = "feature"
 	ByKey          = "key"
 	ByDeployment   = "deployment"
-	ByDay          = "day" // UTC
-	ByHour         = "hour"
+	ByDay          = "day"  // UTC
+	ByHour         = "hour" // an old day is one group, under its first hour
 	ByPriceVersion = "price_version"
 )
 
@@ -48,8 +48,8 @@ func (r *Rollup) Query(q Query) ([]Row, error) {
 	}
 	groups := map[Names]*Sums{}
 	for at, h := range r.hours {
-		// An hour counts when it overlaps the range, which is the same as rounding the range outwards.
-		if at+hourMS <= q.FromMS || at >= q.ToMS {
+		// What overlaps the range counts, which is the same as rounding the range outwards.
+		if r.endOf(at) <= q.FromMS || at >= q.ToMS {
 			continue
 		}
 		for n, sums := range h.rows {

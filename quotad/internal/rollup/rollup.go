@@ -4,7 +4,7 @@
 // state on every node. Apply is total: what cannot be counted changes nothing, or is dropped and counted as such.
 //
 // Units: money in nano-dollars, tokens and requests as counts, hours in Unix milliseconds by the sidecars' clocks.
-// Ledger time, in milliseconds, is used for nothing but forgetting sources.
+// Ledger time, in milliseconds, tells what is old.
 package rollup
 
 import (
@@ -15,7 +15,7 @@ import (
 
 // The bounds of this package.
 const (
-	// featuresMax is how many different features a team may have in an hour. Further ones are summed as Other:
+	// featuresMax is how many different features a team may have in an hour, or an old day. Further ones are summed as Other:
 	// callers choose the names, and one that sends a new name with each request must not fill the memory.
 	featuresMax = 100
 	// nameBytesMax bounds a name. A longer feature is summed as Other; a row with another longer name is dropped,
@@ -39,7 +39,7 @@ const Other = "other"
 
 // Names is what a row sums over.
 type Names struct {
-	HourMS       int64 // start of the hour, UTC; of the day in an answer grouped by day; 0 in one grouped by neither
+	HourMS       int64 // start of the hour, UTC; of the day in old rows and grouped by day; 0 grouped by neither
 	Team         string
 	Key          string
 	Alias        string
@@ -84,7 +84,7 @@ type Source struct {
 	AtMS    int64 // ledger time of its last batch
 }
 
-// hour is the rows of one hour.
+// hour is the rows of one hour, or of one old day.
 type hour struct {
 	rows     map[Names]*Sums
 	features map[string]map[string]bool // by team; without "" and Other
@@ -92,8 +92,9 @@ type hour struct {
 
 // Rollup is all sums. It has one owner at a time: the caller guards it.
 type Rollup struct {
-	hours   map[int64]*hour
-	sources map[string]Source
+	hours    map[int64]*hour
+	foldedMS int64 // rows of before are kept by the day; not in the records, as ledger time tells it
+	sources  map[string]Source
 	// oldestMS is not above any source's AtMS, so that most calls need not look for old ones.
 	oldestMS       int64
 	dropped        int64
@@ -141,7 +142,16 @@ func (r *Rollup) count(row Row) {
 		r.dropped++
 		return
 	}
-	row.HourMS -= row.HourMS % hourMS
+	row.HourMS = r.startOf(row.HourMS)
+	if r.tooOld(row.HourMS - row.HourMS%dayMS) {
+		r.dropped++
+		return
+	}
+	r.add(row)
+}
+
+// add sums one row that lies where it belongs.
+func (r *Rollup) add(row Row) {
 	h := r.hours[row.HourMS]
 	if h == nil {
 		h = &hour{rows: map[Names]*Sums{}, features: map[string]map[string]bool{}}
@@ -232,7 +242,7 @@ func (r *Rollup) forget(nowMS int64) {
 }
 
 // Dropped counts the rows that could not be counted since this node started, for a metric: they are a fault of a
-// sidecar.
+// sidecar, or older than what is kept.
 func (r *Rollup) Dropped() int64 { return r.dropped }
 
 // Row finds the sums of names.
@@ -266,7 +276,7 @@ func (r *Rollup) Touched() (rows []Names, sources []string) {
 	return rows, sources
 }
 
-// Load replaces everything by a stored state, in any order.
+// Load replaces everything by a stored state, in any order. Advance must follow: it says what is old.
 func (r *Rollup) Load(rows []Row, sources []Source) {
 	fresh := New()
 	for _, row := range rows {

@@ -68,13 +68,10 @@ func replyFrom(r ledger.RenewReply) *quotav1.RenewReply {
 	return out
 }
 
-// batchTo keeps only rows of teams the sidecar may serve: it must not write into other teams' accounts.
-func batchTo(b *quotav1.UsageBatch, serves func(team string) bool) *raftlogv1.Op {
+// batchTo carries a batch over, with those of its rows that may pass.
+func batchTo(b *quotav1.UsageBatch, rows []*quotav1.UsageRow) *raftlogv1.Op {
 	out := &raftlogv1.UsageBatch{Source: b.GetSource(), FromSeq: b.GetFromSeq(), ToSeq: b.GetToSeq()}
-	for _, r := range b.GetRows() {
-		if !serves(r.GetTeam()) {
-			continue
-		}
+	for _, r := range rows {
 		t := r.GetTokens()
 		out.Rows = append(out.Rows, &raftlogv1.UsageRow{
 			HourMs: r.GetHourMs(), Team: r.GetTeam(), Key: r.GetKey(), Alias: r.GetAlias(), Deployment: r.GetDeployment(),

@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"net"
 	"path/filepath"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -65,6 +67,7 @@ type plane struct {
 	ring   *keyring.Keyring
 	server *Server
 	gone   <-chan struct{} // one for each session that ended; at most 16 are not read
+	strays *atomic.Int64   // lines of the log that say that a sidecar named what it may not
 	dial   func(context.Context, string) (net.Conn, error)
 }
 
@@ -98,11 +101,14 @@ func newPlane(t *testing.T) *plane {
 // serve serves sessions over a connection in memory, until the end of the test.
 func serve(t *testing.T, node Node, ring *keyring.Keyring) *plane {
 	t.Helper()
-	gone := make(chan struct{}, 16)
+	gone, strays := make(chan struct{}, 16), new(atomic.Int64)
 	core, _ := observer.New(zap.InfoLevel)
 	s := New(node, ring, "a", false, zap.New(core, zap.Hooks(func(e zapcore.Entry) error {
 		if e.Message == "sidecar gone" {
 			gone <- struct{}{}
+		}
+		if strings.Contains(e.Message, "may not see") {
+			strays.Add(1)
 		}
 		return nil
 	})))
@@ -119,7 +125,7 @@ func serve(t *testing.T, node Node, ring *keyring.Keyring) *plane {
 		must(t, <-ended)
 		must(t, <-ended)
 	})
-	return &plane{t: t, node: node, ring: ring, server: s, gone: gone, dial: func(ctx context.Context, _ string) (net.Conn, error) {
+	return &plane{t: t, node: node, ring: ring, server: s, gone: gone, strays: strays, dial: func(ctx context.Context, _ string) (net.Conn, error) {
 		return l.DialContext(ctx)
 	}}
 }

@@ -6,10 +6,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	adminv1 "github.com/sluice-gateway/sluice/proto/gen/admin/v1"
@@ -57,6 +57,8 @@ type Server struct {
 	secure bool // identities come from certificates
 	log    *zap.Logger
 
+	foreign atomic.Int64
+
 	mu       sync.Mutex
 	sessions map[*session]struct{}
 }
@@ -75,7 +77,7 @@ type session struct {
 	mu        sync.Mutex
 	acked     uint64    // configuration in force there
 	lastRenew time.Time // zero before the first
-	serves    func(team string) bool
+	strayed   bool      // it named what it may not, and the log says so
 }
 
 var (
@@ -296,10 +298,6 @@ func (s *Server) push(c *session, config, secrets bool) {
 	identity := c.hello.GetIdentity()
 	s.node.View(func(m *replica.Machine) {
 		snap = compile(m, identity)
-		teams, all := m.Registry.TeamsOf(identity)
-		c.mu.Lock()
-		c.serves = func(team string) bool { return all || slices.Contains(teams, team) }
-		c.mu.Unlock()
 		seen := map[string]bool{}
 		for _, d := range snap.GetDeployments() {
 			if name := d.GetCredential(); name != "" && !seen[name] {
@@ -376,87 +374,4 @@ func (s *Server) Sidecars() []*adminv1.SidecarStatus {
 		return cmp.Or(strings.Compare(a.GetIdentity(), b.GetIdentity()), cmp.Compare(a.GetIncarnation(), b.GetIncarnation()))
 	})
 	return out
-}
-
-// handle takes one message. What cannot be done now is dropped: its sender sends it again.
-func (s *Server) handle(ctx context.Context, c *session, m *quotav1.SessionRequest) {
-	ctx, cancel := context.WithTimeout(ctx, proposeWait)
-	defer cancel()
-	var err error
-	switch m := m.GetMessage().(type) {
-	case *quotav1.SessionRequest_Renew:
-		err = s.renew(ctx, c, m.Renew)
-	case *quotav1.SessionRequest_FileFinal:
-		err = s.fileFinal(ctx, c, m.FileFinal)
-	case *quotav1.SessionRequest_UsageBatch:
-		err = s.usageBatch(ctx, c, m.UsageBatch)
-	case *quotav1.SessionRequest_UsageQuery:
-		s.usageQuery(ctx, c, m.UsageQuery)
-	default:
-		err = fmt.Errorf("message %T is not understood", m)
-	}
-	if err != nil && ctx.Err() == nil {
-		s.log.Warn("message of a sidecar was dropped", zap.String("identity", c.hello.GetIdentity()), zap.Error(err))
-	}
-}
-
-func (s *Server) renew(ctx context.Context, c *session, r *quotav1.Renew) error {
-	if r.GetIncarnation() != c.hello.GetIncarnation() {
-		return fmt.Errorf("renew %d: it is of incarnation %d, the session of %d", r.GetSeq(), r.GetIncarnation(),
-			c.hello.GetIncarnation())
-	}
-	res, err := s.node.Propose(ctx, renewTo(c.hello.GetIdentity(), r))
-	if err != nil {
-		return fmt.Errorf("renew %d: %w", r.GetSeq(), err)
-	}
-	c.mu.Lock()
-	c.lastRenew = time.Now()
-	c.mu.Unlock()
-	reply := res[0].Renew
-	if reply.Refusal != 0 {
-		return fmt.Errorf("renew %d refused: reason %d", r.GetSeq(), reply.Refusal)
-	}
-	c.send(&quotav1.SessionResponse{Message: &quotav1.SessionResponse_RenewReply{RenewReply: replyFrom(reply)}})
-	return nil
-}
-
-func (s *Server) fileFinal(ctx context.Context, c *session, f *quotav1.FileFinal) error {
-	res, err := s.node.Propose(ctx, finalTo(c.hello.GetIdentity(), c.hello.GetIncarnation(), f))
-	if err != nil {
-		return fmt.Errorf("final totals: %w", err)
-	}
-	c.send(&quotav1.SessionResponse{Message: &quotav1.SessionResponse_FileFinalReply{
-		FileFinalReply: &quotav1.FileFinalReply{Incarnation: f.GetIncarnation(), Done: res[0].FileFinalDone},
-	}})
-	return nil
-}
-
-func (s *Server) usageBatch(ctx context.Context, c *session, b *quotav1.UsageBatch) error {
-	c.mu.Lock()
-	serves := c.serves
-	c.mu.Unlock()
-	res, err := s.node.Propose(ctx, batchTo(b, serves))
-	if err != nil {
-		return fmt.Errorf("usage batch: %w", err)
-	}
-	c.send(&quotav1.SessionResponse{Message: &quotav1.SessionResponse_UsageAck{
-		UsageAck: &quotav1.UsageAck{Source: b.GetSource(), LastSeq: res[0].UsageSeq},
-	}})
-	return nil
-}
-
-func (s *Server) usageQuery(ctx context.Context, c *session, q *quotav1.UsageQuery) {
-	out := &quotav1.UsageResult{Id: q.GetId()}
-	c.mu.Lock()
-	serves := c.serves(q.GetTeam())
-	c.mu.Unlock()
-	switch err := s.node.Linearizable(ctx); {
-	case !serves:
-		out.Error = "the sidecar may not see this team"
-	case err != nil:
-		out.Error = "quotad cannot answer now"
-	default:
-		s.node.View(func(m *replica.Machine) { s.query(m, q, out) })
-	}
-	c.send(&quotav1.SessionResponse{Message: &quotav1.SessionResponse_UsageResult{UsageResult: out}})
 }

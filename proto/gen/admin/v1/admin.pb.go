@@ -7,8 +7,24 @@
 // Package admin.v1 is quotad's admin API: connect, gRPC and REST on one port (default 7072). The operator verbs
 // (`quotad apply`, `quotad key`, …) are its clients.
 //
-// Errors: INVALID_ARGUMENT for bad input, with the field or file:line in the message; NOT_FOUND; FAILED_PRECONDITION
-// for a concurrent change or, with a leader's address in the message, on a follower; UNAVAILABLE without a leader.
+// Errors of every call, but that Status is answered by any node; REST statuses stand beside them:
+//
+//	INVALID_ARGUMENT (400)     bad input; the field or file:line is in the message, a line for each fault
+//	FAILED_PRECONDITION (400)  this node does not lead: nothing was done; the leader's admin address is in the message
+//	                           and in the Sluice-Leader header
+//	PERMISSION_DENIED (403)    the client certificate is one of a sidecar that the configuration names
+//	RESOURCE_EXHAUSTED (429)   too many calls at once: nothing was done; or a message of more than 32 MiB
+//	UNAVAILABLE (503)          no leader at present: nothing was done; or leadership was lost under way, which the
+//	                           message says: it may or may not have been done
+//	DEADLINE_EXCEEDED (504)    no answer within 10 s: it may or may not have been done
+//	INTERNAL (500)             a fault of quotad, which it logs
+//
+// What a call may answer beyond these stands at it. NOT_FOUND is 404, ALREADY_EXISTS and ABORTED are 409.
+//
+// REST: bodies are JSON, at most 32 MiB, 1 MiB for a spec. Every refusal is {"code": number, "message": text}, also
+// where no call was reached: NOT_FOUND (404) for a path, UNIMPLEMENTED (405) for a method that the path does not take,
+// INVALID_ARGUMENT for a body that is too long (413), for one that is not JSON by its Content-Type (415), and for an
+// unknown query parameter or field (400).
 
 package adminv1
 
@@ -41,8 +57,11 @@ type ApplyRequest struct {
 	DryRun bool `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	// Delete objects the file does not name. Without it they stay.
 	Prune bool `protobuf:"varint,4,opt,name=prune,proto3" json:"prune,omitempty"`
-	// Who; taken from the client certificate where there is one.
-	Actor         string `protobuf:"bytes,5,opt,name=actor,proto3" json:"actor,omitempty"`
+	// Who, for the history. Where there is a client certificate, its name stands there and this beside it.
+	Actor string `protobuf:"bytes,5,opt,name=actor,proto3" json:"actor,omitempty"`
+	// Apply also if another change came in since the difference was computed: it may undo that change unseen. Without
+	// it such an apply is ABORTED, and nothing is done.
+	Force         bool `protobuf:"varint,6,opt,name=force,proto3" json:"force,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -110,6 +129,13 @@ func (x *ApplyRequest) GetActor() string {
 		return x.Actor
 	}
 	return ""
+}
+
+func (x *ApplyRequest) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
 }
 
 // Difference is one object that an apply changes.
@@ -2161,7 +2187,8 @@ type QueryUsageRequest struct {
 	From string `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
 	// End, exclusive; now when empty.
 	To string `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`
-	// Comma list of team, alias, feature, key, deployment, day, hour, price_version.
+	// Comma list of team, alias, feature, key, deployment, day, hour, price_version. Of a day whose hours are not kept any
+	// more, all stands under its first hour, and at most 100 features of a team by name, the rest as "other".
 	GroupBy       string `protobuf:"bytes,4,opt,name=group_by,json=groupBy,proto3" json:"group_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2721,13 +2748,14 @@ var File_admin_v1_admin_proto protoreflect.FileDescriptor
 
 const file_admin_v1_admin_proto_rawDesc = "" +
 	"\n" +
-	"\x14admin/v1/admin.proto\x12\badmin.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x14usage/v1/usage.proto\"{\n" +
+	"\x14admin/v1/admin.proto\x12\badmin.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x14usage/v1/usage.proto\"\x91\x01\n" +
 	"\fApplyRequest\x12\x12\n" +
 	"\x04yaml\x18\x01 \x01(\tR\x04yaml\x12\x12\n" +
 	"\x04file\x18\x02 \x01(\tR\x04file\x12\x17\n" +
 	"\adry_run\x18\x03 \x01(\bR\x06dryRun\x12\x14\n" +
 	"\x05prune\x18\x04 \x01(\bR\x05prune\x12\x14\n" +
-	"\x05actor\x18\x05 \x01(\tR\x05actor\"^\n" +
+	"\x05actor\x18\x05 \x01(\tR\x05actor\x12\x14\n" +
+	"\x05force\x18\x06 \x01(\bR\x05force\"^\n" +
 	"\n" +
 	"Difference\x12\x16\n" +
 	"\x06action\x18\x01 \x01(\tR\x06action\x12\x12\n" +

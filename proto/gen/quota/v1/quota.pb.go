@@ -1934,9 +1934,9 @@ type UsageQuery struct {
 	Id uint64 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
 	// Team; must be one the sidecar may serve.
 	Team string `protobuf:"bytes,2,opt,name=team,proto3" json:"team,omitempty"`
-	// Start, inclusive; rounded down to the hour.
+	// Start, inclusive; rounded down to the hour, or to the day (UTC) for usage of more than 40 days ago.
 	FromMs int64 `protobuf:"varint,3,opt,name=from_ms,json=fromMs,proto3" json:"from_ms,omitempty"`
-	// End, exclusive; rounded up to the hour.
+	// End, exclusive; rounded up likewise.
 	ToMs int64 `protobuf:"varint,4,opt,name=to_ms,json=toMs,proto3" json:"to_ms,omitempty"`
 	// Names to group by: alias, feature, key, deployment, day, hour, price_version.
 	GroupBy       []string `protobuf:"bytes,5,rep,name=group_by,json=groupBy,proto3" json:"group_by,omitempty"`

@@ -1101,7 +1101,8 @@ func (x *Object) GetSpecJson() []byte {
 // Change replaces objects, all or none.
 type Change struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Version of the configuration it was computed against; 0 to skip the check. A mismatch is a typed refusal.
+	// Version of the configuration it was computed against. A mismatch is a typed refusal. 0 skips the check, unless
+	// first is set.
 	BaseVersion uint64 `protobuf:"varint,1,opt,name=base_version,json=baseVersion,proto3" json:"base_version,omitempty"`
 	// What changes.
 	Objects []*Object `protobuf:"bytes,2,rep,name=objects,proto3" json:"objects,omitempty"`
@@ -1112,7 +1113,9 @@ type Change struct {
 	// What was done, in words.
 	Note string `protobuf:"bytes,5,opt,name=note,proto3" json:"note,omitempty"`
 	// Periods for the time zones the change brings in, so that a new budget is open at once.
-	Periods       []*Period `protobuf:"bytes,6,rep,name=periods,proto3" json:"periods,omitempty"`
+	Periods []*Period `protobuf:"bytes,6,rep,name=periods,proto3" json:"periods,omitempty"`
+	// It was computed against no configuration at all, which is version 0: refused when there is one by now.
+	First         bool `protobuf:"varint,7,opt,name=first,proto3" json:"first,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1187,6 +1190,13 @@ func (x *Change) GetPeriods() []*Period {
 		return x.Periods
 	}
 	return nil
+}
+
+func (x *Change) GetFirst() bool {
+	if x != nil {
+		return x.First
+	}
+	return false
 }
 
 // Seal stores a sealed provider credential.
@@ -1347,7 +1357,7 @@ func (x *UsageBatch) GetRows() []*UsageRow {
 // UsageRow mirrors quota.v1.UsageRow; tokens are spelt out, as stored.
 type UsageRow struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Start of the hour.
+	// Start of the hour; in the state, of the day when the hours are not kept any more.
 	HourMs int64 `protobuf:"varint,1,opt,name=hour_ms,json=hourMs,proto3" json:"hour_ms,omitempty"`
 	// Team.
 	Team string `protobuf:"bytes,2,opt,name=team,proto3" json:"team,omitempty"`
@@ -2847,14 +2857,15 @@ const file_raftlog_v1_raftlog_proto_rawDesc = "" +
 	"\x06Object\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x1b\n" +
-	"\tspec_json\x18\x03 \x01(\fR\bspecJson\"\xc6\x01\n" +
+	"\tspec_json\x18\x03 \x01(\fR\bspecJson\"\xdc\x01\n" +
 	"\x06Change\x12!\n" +
 	"\fbase_version\x18\x01 \x01(\x04R\vbaseVersion\x12,\n" +
 	"\aobjects\x18\x02 \x03(\v2\x12.raftlog.v1.ObjectR\aobjects\x12\x14\n" +
 	"\x05actor\x18\x03 \x01(\tR\x05actor\x12\x13\n" +
 	"\x05at_ms\x18\x04 \x01(\x03R\x04atMs\x12\x12\n" +
 	"\x04note\x18\x05 \x01(\tR\x04note\x12,\n" +
-	"\aperiods\x18\x06 \x03(\v2\x12.raftlog.v1.PeriodR\aperiods\"t\n" +
+	"\aperiods\x18\x06 \x03(\v2\x12.raftlog.v1.PeriodR\aperiods\x12\x14\n" +
+	"\x05first\x18\a \x01(\bR\x05first\"t\n" +
 	"\x04Seal\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06sealed\x18\x02 \x01(\fR\x06sealed\x12\x15\n" +

@@ -5,8 +5,24 @@
 // Package admin.v1 is quotad's admin API: connect, gRPC and REST on one port (default 7072). The operator verbs
 // (`quotad apply`, `quotad key`, …) are its clients.
 //
-// Errors: INVALID_ARGUMENT for bad input, with the field or file:line in the message; NOT_FOUND; FAILED_PRECONDITION
-// for a concurrent change or, with a leader's address in the message, on a follower; UNAVAILABLE without a leader.
+// Errors of every call, but that Status is answered by any node; REST statuses stand beside them:
+//
+//	INVALID_ARGUMENT (400)     bad input; the field or file:line is in the message, a line for each fault
+//	FAILED_PRECONDITION (400)  this node does not lead: nothing was done; the leader's admin address is in the message
+//	                           and in the Sluice-Leader header
+//	PERMISSION_DENIED (403)    the client certificate is one of a sidecar that the configuration names
+//	RESOURCE_EXHAUSTED (429)   too many calls at once: nothing was done; or a message of more than 32 MiB
+//	UNAVAILABLE (503)          no leader at present: nothing was done; or leadership was lost under way, which the
+//	                           message says: it may or may not have been done
+//	DEADLINE_EXCEEDED (504)    no answer within 10 s: it may or may not have been done
+//	INTERNAL (500)             a fault of quotad, which it logs
+//
+// What a call may answer beyond these stands at it. NOT_FOUND is 404, ALREADY_EXISTS and ABORTED are 409.
+//
+// REST: bodies are JSON, at most 32 MiB, 1 MiB for a spec. Every refusal is {"code": number, "message": text}, also
+// where no call was reached: NOT_FOUND (404) for a path, UNIMPLEMENTED (405) for a method that the path does not take,
+// INVALID_ARGUMENT for a body that is too long (413), for one that is not JSON by its Content-Type (415), and for an
+// unknown query parameter or field (400).
 package adminv1connect
 
 import (
@@ -78,36 +94,45 @@ const (
 
 // AdminServiceClient is a client for the admin.v1.AdminService service.
 type AdminServiceClient interface {
-	// Apply makes the configuration equal to an org.yaml, all of it or nothing.
+	// Apply makes the configuration equal to an org.yaml, all of it or nothing. ABORTED: another change came in since the
+	// difference was computed, and nothing was done; try again, or set force.
 	Apply(context.Context, *connect.Request[v1.ApplyRequest]) (*connect.Response[v1.ApplyResponse], error)
-	// Get shows configuration objects as stored.
+	// Get shows configuration objects as stored. NOT_FOUND: an id was given and no object has it.
 	Get(context.Context, *connect.Request[v1.GetRequest]) (*connect.Response[v1.GetResponse], error)
 	// History lists changes, newest first.
 	History(context.Context, *connect.Request[v1.HistoryRequest]) (*connect.Response[v1.HistoryResponse], error)
-	// Rollback undoes every change after a version, as a new change.
+	// Rollback undoes every change after a version, as a new change. NOT_FOUND: the history does not have the version.
+	// ABORTED: another change came in meanwhile, and nothing was done; try again.
 	Rollback(context.Context, *connect.Request[v1.RollbackRequest]) (*connect.Response[v1.RollbackResponse], error)
 	// CreateKey makes a virtual key, or gives a configured one its secret. The secret is in the response and nowhere
-	// else.
+	// else. NOT_FOUND: no such team. ALREADY_EXISTS: the key has a secret or is revoked, and rotate is not set. ABORTED:
+	// other changes kept coming in meanwhile, and nothing was done; try again.
 	CreateKey(context.Context, *connect.Request[v1.CreateKeyRequest]) (*connect.Response[v1.CreateKeyResponse], error)
 	// ListKeys lists keys without secrets.
 	ListKeys(context.Context, *connect.Request[v1.ListKeysRequest]) (*connect.Response[v1.ListKeysResponse], error)
-	// RevokeKey ends a key.
+	// RevokeKey ends a key. NOT_FOUND: no such key. ABORTED: as at CreateKey.
 	RevokeKey(context.Context, *connect.Request[v1.RevokeKeyRequest]) (*connect.Response[v1.RevokeKeyResponse], error)
 	// SetCredential stores a provider secret, sealed. It replaces the earlier one on every sidecar at once.
+	// NOT_FOUND: the configuration does not name it.
 	SetCredential(context.Context, *connect.Request[v1.SetCredentialRequest]) (*connect.Response[v1.SetCredentialResponse], error)
 	// ListCredentials lists credentials without secrets.
 	ListCredentials(context.Context, *connect.Request[v1.ListCredentialsRequest]) (*connect.Response[v1.ListCredentialsResponse], error)
-	// ShowBudgets shows budgets to the nano-dollar.
+	// ShowBudgets shows budgets to the nano-dollar. NOT_FOUND: no such team.
 	ShowBudgets(context.Context, *connect.Request[v1.ShowBudgetsRequest]) (*connect.Response[v1.ShowBudgetsResponse], error)
 	// CreditBudget gives a budget's open period more, audited; or less with a negative amount.
+	// NOT_FOUND: the team has no budget, or its period closed meanwhile. RESOURCE_EXHAUSTED: the period has had 1,024
+	// credits already.
 	CreditBudget(context.Context, *connect.Request[v1.CreditBudgetRequest]) (*connect.Response[v1.CreditBudgetResponse], error)
-	// PutBudget sets a team's budget; the spec has the shape of teams.*.budget in org.yaml.
+	// PutBudget sets a team's budget; the spec has the shape of teams.*.budget in org.yaml. NOT_FOUND: no such team.
+	// ABORTED: as at CreateKey.
 	PutBudget(context.Context, *connect.Request[v1.PutBudgetRequest]) (*connect.Response[v1.PutBudgetResponse], error)
-	// PutAlias sets an alias; the spec has the shape of aliases.* in org.yaml.
+	// PutAlias sets an alias; the spec has the shape of aliases.* in org.yaml. ABORTED: as at CreateKey.
 	PutAlias(context.Context, *connect.Request[v1.PutAliasRequest]) (*connect.Response[v1.PutAliasResponse], error)
 	// PutPrice adds a price version; the spec has the shape of an entry of prices in org.yaml, without its id.
+	// ABORTED: as at CreateKey.
 	PutPrice(context.Context, *connect.Request[v1.PutPriceRequest]) (*connect.Response[v1.PutPriceResponse], error)
-	// QueryUsage sums usage.
+	// QueryUsage sums usage, which is kept by the hour for 40 days and by the day (UTC) for 400 days. A range is rounded
+	// outwards to what is kept.
 	QueryUsage(context.Context, *connect.Request[v1.QueryUsageRequest]) (*connect.Response[v1.QueryUsageResponse], error)
 	// Status shows the cluster and the sidecars.
 	Status(context.Context, *connect.Request[v1.StatusRequest]) (*connect.Response[v1.StatusResponse], error)
@@ -325,36 +350,45 @@ func (c *adminServiceClient) Status(ctx context.Context, req *connect.Request[v1
 
 // AdminServiceHandler is an implementation of the admin.v1.AdminService service.
 type AdminServiceHandler interface {
-	// Apply makes the configuration equal to an org.yaml, all of it or nothing.
+	// Apply makes the configuration equal to an org.yaml, all of it or nothing. ABORTED: another change came in since the
+	// difference was computed, and nothing was done; try again, or set force.
 	Apply(context.Context, *connect.Request[v1.ApplyRequest]) (*connect.Response[v1.ApplyResponse], error)
-	// Get shows configuration objects as stored.
+	// Get shows configuration objects as stored. NOT_FOUND: an id was given and no object has it.
 	Get(context.Context, *connect.Request[v1.GetRequest]) (*connect.Response[v1.GetResponse], error)
 	// History lists changes, newest first.
 	History(context.Context, *connect.Request[v1.HistoryRequest]) (*connect.Response[v1.HistoryResponse], error)
-	// Rollback undoes every change after a version, as a new change.
+	// Rollback undoes every change after a version, as a new change. NOT_FOUND: the history does not have the version.
+	// ABORTED: another change came in meanwhile, and nothing was done; try again.
 	Rollback(context.Context, *connect.Request[v1.RollbackRequest]) (*connect.Response[v1.RollbackResponse], error)
 	// CreateKey makes a virtual key, or gives a configured one its secret. The secret is in the response and nowhere
-	// else.
+	// else. NOT_FOUND: no such team. ALREADY_EXISTS: the key has a secret or is revoked, and rotate is not set. ABORTED:
+	// other changes kept coming in meanwhile, and nothing was done; try again.
 	CreateKey(context.Context, *connect.Request[v1.CreateKeyRequest]) (*connect.Response[v1.CreateKeyResponse], error)
 	// ListKeys lists keys without secrets.
 	ListKeys(context.Context, *connect.Request[v1.ListKeysRequest]) (*connect.Response[v1.ListKeysResponse], error)
-	// RevokeKey ends a key.
+	// RevokeKey ends a key. NOT_FOUND: no such key. ABORTED: as at CreateKey.
 	RevokeKey(context.Context, *connect.Request[v1.RevokeKeyRequest]) (*connect.Response[v1.RevokeKeyResponse], error)
 	// SetCredential stores a provider secret, sealed. It replaces the earlier one on every sidecar at once.
+	// NOT_FOUND: the configuration does not name it.
 	SetCredential(context.Context, *connect.Request[v1.SetCredentialRequest]) (*connect.Response[v1.SetCredentialResponse], error)
 	// ListCredentials lists credentials without secrets.
 	ListCredentials(context.Context, *connect.Request[v1.ListCredentialsRequest]) (*connect.Response[v1.ListCredentialsResponse], error)
-	// ShowBudgets shows budgets to the nano-dollar.
+	// ShowBudgets shows budgets to the nano-dollar. NOT_FOUND: no such team.
 	ShowBudgets(context.Context, *connect.Request[v1.ShowBudgetsRequest]) (*connect.Response[v1.ShowBudgetsResponse], error)
 	// CreditBudget gives a budget's open period more, audited; or less with a negative amount.
+	// NOT_FOUND: the team has no budget, or its period closed meanwhile. RESOURCE_EXHAUSTED: the period has had 1,024
+	// credits already.
 	CreditBudget(context.Context, *connect.Request[v1.CreditBudgetRequest]) (*connect.Response[v1.CreditBudgetResponse], error)
-	// PutBudget sets a team's budget; the spec has the shape of teams.*.budget in org.yaml.
+	// PutBudget sets a team's budget; the spec has the shape of teams.*.budget in org.yaml. NOT_FOUND: no such team.
+	// ABORTED: as at CreateKey.
 	PutBudget(context.Context, *connect.Request[v1.PutBudgetRequest]) (*connect.Response[v1.PutBudgetResponse], error)
-	// PutAlias sets an alias; the spec has the shape of aliases.* in org.yaml.
+	// PutAlias sets an alias; the spec has the shape of aliases.* in org.yaml. ABORTED: as at CreateKey.
 	PutAlias(context.Context, *connect.Request[v1.PutAliasRequest]) (*connect.Response[v1.PutAliasResponse], error)
 	// PutPrice adds a price version; the spec has the shape of an entry of prices in org.yaml, without its id.
+	// ABORTED: as at CreateKey.
 	PutPrice(context.Context, *connect.Request[v1.PutPriceRequest]) (*connect.Response[v1.PutPriceResponse], error)
-	// QueryUsage sums usage.
+	// QueryUsage sums usage, which is kept by the hour for 40 days and by the day (UTC) for 400 days. A range is rounded
+	// outwards to what is kept.
 	QueryUsage(context.Context, *connect.Request[v1.QueryUsageRequest]) (*connect.Response[v1.QueryUsageResponse], error)
 	// Status shows the cluster and the sidecars.
 	Status(context.Context, *connect.Request[v1.StatusRequest]) (*connect.Response[v1.StatusResponse], error)

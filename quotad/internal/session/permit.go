@@ -1,0 +1,141 @@
+package session
+
+import (
+	"slices"
+
+	quotav1 "github.com/sluice-gateway/sluice/proto/gen/quota/v1"
+	"github.com/sluice-gateway/sluice/quotad/internal/registry"
+	"github.com/sluice-gateway/sluice/quotad/internal/replica"
+	"github.com/sluice-gateway/sluice/quotad/ledger"
+)
+
+// Ledger and rollup know no teams: whoever names a resource may use it. What a sidecar may name is decided here, by
+// the teams its identity may serve, at the moment of each message.
+
+// permit is what one identity may name. It is good for as long as the machine stands still.
+type permit struct {
+	m     *replica.Machine
+	teams []string
+	all   bool
+}
+
+func permitOf(m *replica.Machine, identity string) permit {
+	p := permit{m: m}
+	p.teams, p.all = m.Registry.TeamsOf(identity)
+	return p
+}
+
+// serves reports whether a team is one of the identity's. The empty name stands for all teams.
+func (p permit) serves(team string) bool { return p.all || slices.Contains(p.teams, team) }
+
+// uses reports whether a request of one of its teams could draw on a resource. One that the ledger does not know is
+// the ledger's to refuse.
+func (p permit) uses(resource uint64) bool {
+	if p.all {
+		return true
+	}
+	r, ok := p.m.Ledger.Resource(resource)
+	if !ok {
+		return true
+	}
+	switch r.Spec.Scope {
+	case registry.ScopeTeam:
+		return p.serves(r.Spec.Owner)
+	case registry.ScopeKey:
+		k, ok := p.m.Registry.Key(r.Spec.Owner)
+		return ok && p.serves(k.Team)
+	case registry.ScopeBusinessUnit:
+		return slices.ContainsFunc(p.teams, func(team string) bool {
+			t, ok := p.m.Registry.Team(team)
+			return ok && t.BusinessUnit == r.Spec.Owner
+		})
+	case registry.ScopeOrg:
+		return len(p.teams) > 0
+	}
+	return false
+}
+
+// renew returns what of a renew the ledger may see, and how much it may not. A counter that the process has already
+// was granted while it might: what runs on it may settle, and it gets nothing more.
+func (p permit) renew(r *quotav1.Renew) (passed *quotav1.Renew, foreign int) {
+	if p.all {
+		return r, 0
+	}
+	passed = &quotav1.Renew{
+		Incarnation: r.GetIncarnation(), Seq: r.GetSeq(), ShareVersion: r.GetShareVersion(), Leaving: r.GetLeaving(),
+	}
+	for _, c := range r.GetCounters() {
+		switch {
+		case p.uses(c.GetResource()):
+			passed.Counters = append(passed.Counters, c)
+		case p.has(r.GetIncarnation(), c):
+			passed.Counters = append(passed.Counters, &quotav1.Counter{
+				Resource: c.GetResource(), Period: c.GetPeriod(), Spent: c.GetSpent(), Returned: c.GetReturned(), Held: c.GetHeld(),
+			})
+		default:
+			foreign++
+		}
+	}
+	for _, a := range r.GetAsks() {
+		if slices.ContainsFunc(a.GetNeeds(), p.forbids) {
+			foreign++
+			continue
+		}
+		passed.Asks = append(passed.Asks, a)
+	}
+	return passed, foreign
+}
+
+func (p permit) forbids(n *quotav1.Need) bool { return !p.uses(n.GetResource()) }
+
+func (p permit) has(incarnation uint64, c *quotav1.Counter) bool {
+	_, ok := p.m.Ledger.CounterState(ledger.CounterKey{
+		Incarnation: incarnation, Resource: c.GetResource(), Period: c.GetPeriod(),
+	})
+	return ok
+}
+
+// complete answers what the ledger did not see as if the resource were gone, so that each counter and ask has its
+// answer.
+func complete(r *quotav1.Renew, reply *quotav1.RenewReply) {
+	if reply.GetFenced() {
+		return
+	}
+	type key struct {
+		resource uint64
+		period   uint32
+	}
+	granted := map[key]bool{}
+	for _, g := range reply.GetGrants() {
+		granted[key{g.GetResource(), g.GetPeriod()}] = true
+	}
+	for _, c := range r.GetCounters() {
+		if !granted[key{c.GetResource(), c.GetPeriod()}] {
+			reply.Grants = append(reply.Grants, &quotav1.Grant{
+				Resource: c.GetResource(), Period: c.GetPeriod(), Gone: true, Shortage: quotav1.Shortage_SHORTAGE_GONE,
+			})
+		}
+	}
+	answered := map[uint64]bool{}
+	for _, a := range reply.GetAsks() {
+		answered[a.GetId()] = true
+	}
+	for _, a := range r.GetAsks() {
+		if !answered[a.GetId()] { // it has needs, or else the ledger would have refused the message
+			reply.Asks = append(reply.Asks, &quotav1.AskResult{
+				Id: a.GetId(), Resource: a.GetNeeds()[0].GetResource(), Shortage: quotav1.Shortage_SHORTAGE_GONE,
+			})
+		}
+	}
+}
+
+// rows returns the rows of teams that the identity may serve, and how many others there were: a sidecar must not write
+// into other teams' accounts.
+func (p permit) rows(in []*quotav1.UsageRow) (passed []*quotav1.UsageRow, foreign int) {
+	for _, r := range in {
+		if p.serves(r.GetTeam()) {
+			passed = append(passed, r)
+		}
+	}
+	return passed, len(in) - len(passed)
+}
