@@ -23,6 +23,8 @@ var forbidden = []struct{ from, to, why string }{
 	{"quotad/internal/store", "quotad/internal/replica", "the replica drives the store"},
 	{"quotad/internal/session", "quotad/internal/api", "edges do not know each other"},
 	{"quotad/internal/api", "quotad/internal/session", "edges do not know each other"},
+	{"quotad/internal/alert", "quotad/internal/session", "edges do not know each other"},
+	{"quotad/internal/alert", "quotad/internal/api", "edges do not know each other"},
 	{"sidecar/internal/exchange", "sidecar/internal", "nouns are a leaf"},
 	{"sidecar/internal/sse", "sidecar", "framing is a leaf"},
 	{"sidecar/internal/adapter", "sidecar/internal/relay", "adapters own no connection"},

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	quotav1 "github.com/sluice-gateway/sluice/proto/gen/quota/v1"
+	"github.com/sluice-gateway/sluice/quotad/internal/alert"
 	"github.com/sluice-gateway/sluice/quotad/internal/api"
 	"github.com/sluice-gateway/sluice/quotad/internal/keyring"
 	"github.com/sluice-gateway/sluice/quotad/internal/replica"
@@ -40,6 +41,7 @@ type Quotad struct {
 	log      *zap.Logger
 	node     *replica.Node
 	sessions *session.Server
+	alerts   *alert.Teller
 	grpc     *grpc.Server
 	admin    *http.Server
 
@@ -78,6 +80,7 @@ func (q *Quotad) open(build string) error {
 		return fmt.Errorf("key_file: %w", err)
 	}
 	q.sessions = session.New(q.node, ring, q.cfg.ID, !q.cfg.Dev, q.log.Named("session"))
+	q.alerts = alert.New(q.node, http.DefaultClient, q.log.Named("alert"))
 	options := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(messageMax),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
@@ -150,6 +153,7 @@ func (q *Quotad) Run(ctx context.Context) error {
 	defer stop()
 	parts.Go(func() error { return q.node.Run(life) })
 	parts.Go(func() error { return q.sessions.Run(ctx) })
+	parts.Go(func() error { return q.alerts.Run(ctx) })
 	parts.Go(func() error {
 		if err := q.grpc.Serve(q.sidecars); !errors.Is(err, grpc.ErrServerStopped) { // which is: stopped before it began
 			return err
@@ -213,6 +217,9 @@ func (q *Quotad) routes(api http.Handler) http.Handler {
 	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "sluice_sidecars_connected", Help: "Sidecars with a session here.",
 	}, func() float64 { return float64(len(q.sessions.Sidecars())) }))
+	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "sluice_alerts_pending", Help: "Alerts of budgets whose webhook has not taken them yet, on the leader.",
+	}, func() float64 { return float64(q.alerts.Pending()) }))
 	reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "sluice_sidecar_foreign_total",
 		Help: "Counters, asks, usage rows and queries of sidecars that named what their identity may not see; none was passed on.",

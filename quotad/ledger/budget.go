@@ -129,9 +129,41 @@ func (l *Ledger) alert(p *pool) {
 		}
 		p.alerted = slices.Insert(p.alerted, i, permille)
 		l.touchResource(p.res)
-		l.events = append(l.events, Event{
-			Kind: AlertRaised, Resource: p.res.id, Period: p.period, Permille: permille,
-		})
+		l.events = append(l.events, Event{Kind: AlertRaised})
+	}
+}
+
+// Untold returns the alerts of which nobody was told yet, by resource and period.
+func (l *Ledger) Untold() []Alert {
+	var out []Alert
+	for _, r := range l.byName {
+		for _, p := range r.pools {
+			for _, permille := range p.alerted {
+				if _, told := slices.BinarySearch(p.told, permille); !told {
+					out = append(out, Alert{
+						Resource: r.id, Period: p.period, Permille: permille, Spec: r.view(l.now).Spec,
+						Spent: p.settled + p.suspense, Cap: p.cap + p.credits,
+					})
+				}
+			}
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Alert) int { return cmp.Compare(a.Resource, b.Resource) })
+	return out
+}
+
+// Told notes that someone was told of an alert. Of one that was not raised it notes nothing.
+func (l *Ledger) Told(resource uint64, period uint32, permille int64) {
+	p := l.pool(resource, period)
+	if p == nil {
+		return
+	}
+	if _, raised := slices.BinarySearch(p.alerted, permille); !raised {
+		return
+	}
+	if i, told := slices.BinarySearch(p.told, permille); !told {
+		p.told = slices.Insert(p.told, i, permille)
+		l.touchResource(p.res)
 	}
 }
 

@@ -87,7 +87,7 @@ func (l *Ledger) loadResource(s *ResourceState) error {
 		}
 		r.pools = append(r.pools, &pool{
 			res: r, period: p.Period, endsMS: p.EndsMS, cap: p.Cap, credits: p.Credits, settled: p.Settled, free: p.Free,
-			alerted: slices.Clone(p.AlertedPermille), closed: p.Closed, creditIDs: slices.Clone(p.CreditIDs),
+			alerted: slices.Clone(p.AlertedPermille), told: slices.Clone(p.ToldPermille), closed: p.Closed, creditIDs: slices.Clone(p.CreditIDs),
 		})
 	}
 	l.resources[r.id] = r

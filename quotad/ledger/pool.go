@@ -25,7 +25,7 @@ type pool struct {
 
 	// Budgets only: settled + out + suspense + free = cap + credits.
 	endsMS, cap, credits, settled, free int64
-	alerted                             []int64
+	alerted, told                       []int64 // thresholds, thousandths, ascending
 	closed                              bool
 	creditIDs                           []string
 

@@ -32,6 +32,7 @@ type BudgetPeriodState struct {
 	Suspense        int64
 	Free            int64
 	AlertedPermille []int64 // ascending
+	ToldPermille    []int64 // those of them that someone was told of; ascending
 	Closed          bool
 	CreditIDs       []string // sorted
 }
@@ -128,8 +129,8 @@ func (l *Ledger) MemberState(incarnation uint64) (MemberState, bool) {
 func (p *pool) state() BudgetPeriodState {
 	return BudgetPeriodState{
 		Period: p.period, EndsMS: p.endsMS, Cap: p.cap, Credits: p.credits, Settled: p.settled, Outstanding: p.out,
-		Suspense: p.suspense, Free: p.free, AlertedPermille: slices.Clone(p.alerted), Closed: p.closed,
-		CreditIDs: slices.Clone(p.creditIDs),
+		Suspense: p.suspense, Free: p.free, AlertedPermille: slices.Clone(p.alerted),
+		ToldPermille: slices.Clone(p.told), Closed: p.closed, CreditIDs: slices.Clone(p.creditIDs),
 	}
 }
 

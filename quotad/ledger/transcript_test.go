@@ -24,7 +24,7 @@ var update = flag.Bool("update", false, "rewrite the answers in testdata/*.txt")
 //	renew INC SEQ [k=v …] [| RES k=v …]     a renew: id, ack, leaving; counters: s, r, held, demand
 //	  [| ask ID RES=AMOUNT …]
 //	final INC SEQ by=INC [proven] [| RES s=…]
-//	fence INC · credit RES AMOUNT ID · events · members · counters INC · show RES
+//	fence INC · credit RES AMOUNT ID · events · untold · told RES PERMILLE · members · counters INC · show RES
 //	failover                                the state is written to records and loaded again
 //
 // RES is owner.kind, for budgets with @yyyymm; the name stays bound to the id it had last, also when that is deleted.
@@ -131,9 +131,16 @@ func (p *player) command(line string) {
 			if e.Kind == Wake {
 				p.say("wake %d", e.Incarnation)
 			} else {
-				p.say("alert %s %d", p.name(e.Resource, e.Period), e.Permille)
+				p.say("alert")
 			}
 		}
+	case "untold":
+		for _, a := range p.l.Untold() {
+			p.say("%s %d: %d of %d", p.name(a.Resource, a.Period), a.Permille, a.Spent, a.Cap)
+		}
+	case "told":
+		id, period := p.resource(words[1])
+		p.l.Told(id, period, p.number(words[2]))
 	case "members":
 		for _, m := range p.l.Members() {
 			p.say("%d %s lapse=%d standby=%d%s%s%s shares=%d/%d counters=%d", m.Incarnation, m.Identity, m.LapseAtMS,

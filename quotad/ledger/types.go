@@ -177,7 +177,7 @@ type RenewReply struct {
 type EventKind uint8
 
 const (
-	// AlertRaised: spending in a budget's period reached a threshold. Exactly once for each threshold and period.
+	// AlertRaised: spending in a budget's period reached a threshold, see Untold. A hint.
 	AlertRaised EventKind = 1
 	// Wake: the process was refused something that may have become free. A hint.
 	Wake EventKind = 2
@@ -186,10 +186,17 @@ const (
 // Event is something the world outside should hear of.
 type Event struct {
 	Kind        EventKind
-	Resource    uint64 // AlertRaised
-	Period      uint32 // AlertRaised
-	Permille    int64  // AlertRaised
 	Incarnation uint64 // Wake
+}
+
+// Alert is a budget that reached a threshold of its cap.
+type Alert struct {
+	Resource uint64
+	Period   uint32 // yyyymm
+	Permille int64  // the threshold, thousandths of cap and credits
+	Spec     Spec
+	Spent    int64 // nano-USD now, what stands in suspense included
+	Cap      int64 // nano-USD now, credits included
 }
 
 // Resource is the read view of one resource at the ledger's time.

@@ -20,6 +20,7 @@ import (
 	"github.com/sluice-gateway/sluice/proto/gen/admin/v1/adminv1connect"
 	"github.com/sluice-gateway/sluice/quotad"
 	"github.com/sluice-gateway/sluice/quotad/internal/api"
+	"github.com/sluice-gateway/sluice/quotad/internal/registry"
 )
 
 const defaultAddr = "127.0.0.1:7072"
@@ -131,17 +132,7 @@ func row(w io.Writer, cells ...string) {
 func num(n int64) string { return strconv.FormatInt(n, 10) }
 
 // dollars writes nano-dollars exactly, with at least two decimals.
-func dollars(nano int64) string {
-	sign, u := "", uint64(nano)
-	if nano < 0 {
-		sign, u = "-", -u
-	}
-	frac := strings.TrimRight(fmt.Sprintf("%09d", u%1e9), "0")
-	for len(frac) < 2 {
-		frac += "0"
-	}
-	return sign + "$" + strconv.FormatUint(u/1e9, 10) + "." + frac
-}
+func dollars(nano int64) string { return registry.Nano(nano).USD() }
 
 // parseDollars reads a decimal number of dollars exactly into nano-dollars.
 func parseDollars(s string) (int64, error) {

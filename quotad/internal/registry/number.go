@@ -179,6 +179,19 @@ func formatTime(ms int64) string {
 	return time.UnixMilli(ms).UTC().Format(time.RFC3339Nano)
 }
 
+// USD writes nano-dollars for people, exactly, with at least two decimals: $12.50.
+func (n Nano) USD() string {
+	sign, u := "", uint64(n)
+	if n < 0 {
+		sign, u = "-", -u
+	}
+	frac := strings.TrimRight(fmt.Sprintf("%09d", u%1e9), "0")
+	for len(frac) < 2 {
+		frac += "0"
+	}
+	return sign + "$" + strconv.FormatUint(u/1e9, 10) + "." + frac
+}
+
 // MarshalJSON writes the decimal as a JSON number.
 func (n Nano) MarshalJSON() ([]byte, error) { return []byte(formatDecimal(int64(n), nanoDigits)), nil }
 

@@ -84,21 +84,14 @@ func (e ErrNotLeader) Error() string {
 }
 
 // Signal is what happened since a watcher last read its channel. Signals that were not read yet are merged, so
-// nothing is lost but old alerts, and a slow watcher costs nothing. Every field is also a hint to look again: the
+// nothing is lost, and a slow watcher costs nothing. Every field is also a hint to look again: the
 // truth is in View.
 type Signal struct {
 	ConfigVersion uint64   // not 0: the configuration stands at this version now
 	Credentials   bool     // sealed credentials changed
 	Wake          []uint64 // incarnations to tell to renew now, ascending, each once
 	Leadership    bool     // leader, term or readiness to serve changed
-	Alerts        []Alert  // budget thresholds reached, in order; on every node: only the leader should act on them
-}
-
-// Alert is a budget that reached a threshold of its cap.
-type Alert struct {
-	Resource uint64
-	Period   uint32 // yyyymm
-	Permille int64  // the threshold, thousandths of cap and credits
+	Alerts        bool     // a budget reached a threshold
 }
 
 // Status is a node's own view of itself and its cluster, for operators and metrics.

@@ -82,7 +82,7 @@ func resourceTo(r ledger.ResourceState) *raftlogv1.ResourceState {
 			return &raftlogv1.BudgetPeriodState{
 				Period: p.Period, EndsMs: p.EndsMS, Cap: p.Cap, Credits: p.Credits, Settled: p.Settled,
 				Outstanding: p.Outstanding, Suspense: p.Suspense, Free: p.Free, AlertedPermille: p.AlertedPermille,
-				Closed: p.Closed, CreditIds: p.CreditIDs,
+				ToldPermille: p.ToldPermille, Closed: p.Closed, CreditIds: p.CreditIDs,
 			}
 		}),
 	}
@@ -97,7 +97,8 @@ func resourceFrom(r *raftlogv1.ResourceState) ledger.ResourceState {
 			return ledger.BudgetPeriodState{
 				Period: p.GetPeriod(), EndsMS: p.GetEndsMs(), Cap: p.GetCap(), Credits: p.GetCredits(), Settled: p.GetSettled(),
 				Outstanding: p.GetOutstanding(), Suspense: p.GetSuspense(), Free: p.GetFree(),
-				AlertedPermille: p.GetAlertedPermille(), Closed: p.GetClosed(), CreditIDs: p.GetCreditIds(),
+				AlertedPermille: p.GetAlertedPermille(), ToldPermille: p.GetToldPermille(), Closed: p.GetClosed(),
+				CreditIDs: p.GetCreditIds(),
 			}
 		}),
 	}

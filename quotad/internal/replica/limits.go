@@ -33,8 +33,6 @@ const (
 
 	// readsQueuedMax is how many calls of Linearizable may wait. Beyond it callers get ErrBusy.
 	readsQueuedMax = 4096
-	// alertsPerSignalMax is how many alerts a watcher that does not read may have waiting. The oldest are dropped.
-	alertsPerSignalMax = 1024
 
 	// dialTimeout bounds connecting to a peer, name resolution and TLS handshake included.
 	dialTimeout = 3 * time.Second

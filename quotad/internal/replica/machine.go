@@ -103,6 +103,8 @@ func (m *Machine) applyOp(index uint64, op *raftlogv1.Op) (r Result) {
 		// The entry's stamp has moved the time.
 	case *raftlogv1.Op_Fence:
 		m.Ledger.Fence(o.Fence.GetIncarnation())
+	case *raftlogv1.Op_AlertTold:
+		m.Ledger.Told(o.AlertTold.GetResource(), o.AlertTold.GetPeriod(), o.AlertTold.GetPermille())
 	default:
 		// Entries are checked before they come here.
 		panic(fmt.Sprintf("BUG: replica: operation %T applied", o))

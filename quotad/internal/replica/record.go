@@ -142,7 +142,7 @@ func (m *Machine) signal() Signal {
 		case ledger.Wake:
 			s.Wake = append(s.Wake, e.Incarnation)
 		case ledger.AlertRaised:
-			s.Alerts = append(s.Alerts, Alert{Resource: e.Resource, Period: e.Period, Permille: e.Permille})
+			s.Alerts = true
 		}
 	}
 	slices.Sort(s.Wake)

@@ -51,19 +51,16 @@ func (s Signal) merge(t Signal) Signal {
 	s.ConfigVersion = max(s.ConfigVersion, t.ConfigVersion)
 	s.Credentials = s.Credentials || t.Credentials
 	s.Leadership = s.Leadership || t.Leadership
-	// The slices may be shared with other watchers' signals: make new ones.
+	s.Alerts = s.Alerts || t.Alerts
+	// The slice may be shared with other watchers' signals: make a new one.
 	if len(t.Wake) > 0 {
 		s.Wake = slices.Concat(s.Wake, t.Wake)
 		slices.Sort(s.Wake)
 		s.Wake = slices.Compact(s.Wake)
 	}
-	if len(t.Alerts) > 0 {
-		s.Alerts = slices.Concat(s.Alerts, t.Alerts)
-		s.Alerts = s.Alerts[max(0, len(s.Alerts)-alertsPerSignalMax):]
-	}
 	return s
 }
 
 func (s Signal) empty() bool {
-	return s.ConfigVersion == 0 && !s.Credentials && !s.Leadership && len(s.Wake) == 0 && len(s.Alerts) == 0
+	return s.ConfigVersion == 0 && !s.Credentials && !s.Leadership && len(s.Wake) == 0 && !s.Alerts
 }

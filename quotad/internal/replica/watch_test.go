@@ -16,11 +16,11 @@ func TestUnreadSignalsAreMerged(t *testing.T) {
 	}
 	h.publish(Signal{Wake: []uint64{5, 9}, ConfigVersion: 8})
 	h.publish(Signal{Wake: []uint64{1, 5}, Credentials: true})
-	h.publish(Signal{Alerts: []Alert{{Resource: 1}}})
-	h.publish(Signal{Alerts: []Alert{{Resource: 2}}, ConfigVersion: 6})
+	h.publish(Signal{Alerts: true})
+	h.publish(Signal{ConfigVersion: 6})
 	want := Signal{
 		ConfigVersion: 8, Credentials: true, Leadership: true, Wake: []uint64{1, 5, 9},
-		Alerts: []Alert{{Resource: 1}, {Resource: 2}},
+		Alerts: true,
 	}
 	if got := <-slow; !reflect.DeepEqual(got, want) {
 		t.Fatalf("slow watcher: got %+v, want %+v", got, want)
@@ -36,16 +36,4 @@ func TestUnreadSignalsAreMerged(t *testing.T) {
 		}
 	}
 	h.publish(Signal{Leadership: true}) // to nobody
-}
-
-func TestWaitingAlertsAreBounded(t *testing.T) {
-	h := newHub()
-	c := h.watch(t.Context())
-	for i := range uint64(alertsPerSignalMax + 3) {
-		h.publish(Signal{Alerts: []Alert{{Resource: i}}})
-	}
-	got := (<-c).Alerts
-	if len(got) != alertsPerSignalMax || got[0].Resource != 3 {
-		t.Fatalf("got %d alerts from %d on, want %d from 3 on", len(got), got[0].Resource, alertsPerSignalMax)
-	}
 }

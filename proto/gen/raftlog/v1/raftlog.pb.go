@@ -97,6 +97,7 @@ type Op struct {
 	//	*Op_Bootstrap
 	//	*Op_Tick
 	//	*Op_Fence
+	//	*Op_AlertTold
 	Op            isOp_Op `protobuf_oneof:"op"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -229,6 +230,15 @@ func (x *Op) GetFence() *Fence {
 	return nil
 }
 
+func (x *Op) GetAlertTold() *AlertTold {
+	if x != nil {
+		if x, ok := x.Op.(*Op_AlertTold); ok {
+			return x.AlertTold
+		}
+	}
+	return nil
+}
+
 type isOp_Op interface {
 	isOp_Op()
 }
@@ -283,6 +293,11 @@ type Op_Fence struct {
 	Fence *Fence `protobuf:"bytes,10,opt,name=fence,proto3,oneof"`
 }
 
+type Op_AlertTold struct {
+	// Someone was told of an alert.
+	AlertTold *AlertTold `protobuf:"bytes,11,opt,name=alert_told,json=alertTold,proto3,oneof"`
+}
+
 func (*Op_Renew) isOp_Op() {}
 
 func (*Op_FileFinal) isOp_Op() {}
@@ -302,6 +317,8 @@ func (*Op_Bootstrap) isOp_Op() {}
 func (*Op_Tick) isOp_Op() {}
 
 func (*Op_Fence) isOp_Op() {}
+
+func (*Op_AlertTold) isOp_Op() {}
 
 // Bootstrap makes the cluster; the first one counts, later ones change nothing.
 type Bootstrap struct {
@@ -432,6 +449,71 @@ func (x *Fence) GetIncarnation() uint64 {
 	return 0
 }
 
+// AlertTold notes that an alert reached those it is for, so that no later leader sends it again. Repeated, it changes
+// nothing.
+type AlertTold struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Budget.
+	Resource uint64 `protobuf:"varint,1,opt,name=resource,proto3" json:"resource,omitempty"`
+	// Its period as yyyymm.
+	Period uint32 `protobuf:"varint,2,opt,name=period,proto3" json:"period,omitempty"`
+	// The threshold, thousandths of cap and credits.
+	Permille      int64 `protobuf:"varint,3,opt,name=permille,proto3" json:"permille,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AlertTold) Reset() {
+	*x = AlertTold{}
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AlertTold) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AlertTold) ProtoMessage() {}
+
+func (x *AlertTold) ProtoReflect() protoreflect.Message {
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AlertTold.ProtoReflect.Descriptor instead.
+func (*AlertTold) Descriptor() ([]byte, []int) {
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *AlertTold) GetResource() uint64 {
+	if x != nil {
+		return x.Resource
+	}
+	return 0
+}
+
+func (x *AlertTold) GetPeriod() uint32 {
+	if x != nil {
+		return x.Period
+	}
+	return 0
+}
+
+func (x *AlertTold) GetPermille() int64 {
+	if x != nil {
+		return x.Permille
+	}
+	return 0
+}
+
 // Counter mirrors quota.v1.Counter.
 type Counter struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -453,7 +535,7 @@ type Counter struct {
 
 func (x *Counter) Reset() {
 	*x = Counter{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[5]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -465,7 +547,7 @@ func (x *Counter) String() string {
 func (*Counter) ProtoMessage() {}
 
 func (x *Counter) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[5]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -478,7 +560,7 @@ func (x *Counter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Counter.ProtoReflect.Descriptor instead.
 func (*Counter) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{5}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Counter) GetResource() uint64 {
@@ -538,7 +620,7 @@ type Need struct {
 
 func (x *Need) Reset() {
 	*x = Need{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[6]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -550,7 +632,7 @@ func (x *Need) String() string {
 func (*Need) ProtoMessage() {}
 
 func (x *Need) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[6]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -563,7 +645,7 @@ func (x *Need) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Need.ProtoReflect.Descriptor instead.
 func (*Need) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{6}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Need) GetResource() uint64 {
@@ -600,7 +682,7 @@ type Ask struct {
 
 func (x *Ask) Reset() {
 	*x = Ask{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[7]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -612,7 +694,7 @@ func (x *Ask) String() string {
 func (*Ask) ProtoMessage() {}
 
 func (x *Ask) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[7]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -625,7 +707,7 @@ func (x *Ask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ask.ProtoReflect.Descriptor instead.
 func (*Ask) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{7}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Ask) GetId() uint64 {
@@ -665,7 +747,7 @@ type Renew struct {
 
 func (x *Renew) Reset() {
 	*x = Renew{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[8]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -677,7 +759,7 @@ func (x *Renew) String() string {
 func (*Renew) ProtoMessage() {}
 
 func (x *Renew) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[8]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -690,7 +772,7 @@ func (x *Renew) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Renew.ProtoReflect.Descriptor instead.
 func (*Renew) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{8}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Renew) GetIdentity() string {
@@ -763,7 +845,7 @@ type FileFinal struct {
 
 func (x *FileFinal) Reset() {
 	*x = FileFinal{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[9]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -775,7 +857,7 @@ func (x *FileFinal) String() string {
 func (*FileFinal) ProtoMessage() {}
 
 func (x *FileFinal) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[9]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -788,7 +870,7 @@ func (x *FileFinal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileFinal.ProtoReflect.Descriptor instead.
 func (*FileFinal) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{9}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *FileFinal) GetIdentity() string {
@@ -848,7 +930,7 @@ type Period struct {
 
 func (x *Period) Reset() {
 	*x = Period{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[10]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -860,7 +942,7 @@ func (x *Period) String() string {
 func (*Period) ProtoMessage() {}
 
 func (x *Period) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[10]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -873,7 +955,7 @@ func (x *Period) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Period.ProtoReflect.Descriptor instead.
 func (*Period) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{10}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Period) GetTimezone() string {
@@ -908,7 +990,7 @@ type OpenPeriods struct {
 
 func (x *OpenPeriods) Reset() {
 	*x = OpenPeriods{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[11]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -920,7 +1002,7 @@ func (x *OpenPeriods) String() string {
 func (*OpenPeriods) ProtoMessage() {}
 
 func (x *OpenPeriods) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[11]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -933,7 +1015,7 @@ func (x *OpenPeriods) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenPeriods.ProtoReflect.Descriptor instead.
 func (*OpenPeriods) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{11}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *OpenPeriods) GetPeriods() []*Period {
@@ -964,7 +1046,7 @@ type Credit struct {
 
 func (x *Credit) Reset() {
 	*x = Credit{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[12]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -976,7 +1058,7 @@ func (x *Credit) String() string {
 func (*Credit) ProtoMessage() {}
 
 func (x *Credit) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[12]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -989,7 +1071,7 @@ func (x *Credit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Credit.ProtoReflect.Descriptor instead.
 func (*Credit) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{12}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Credit) GetResource() uint64 {
@@ -1049,7 +1131,7 @@ type Object struct {
 
 func (x *Object) Reset() {
 	*x = Object{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[13]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1061,7 +1143,7 @@ func (x *Object) String() string {
 func (*Object) ProtoMessage() {}
 
 func (x *Object) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[13]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1074,7 +1156,7 @@ func (x *Object) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Object.ProtoReflect.Descriptor instead.
 func (*Object) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{13}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Object) GetKind() string {
@@ -1122,7 +1204,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[14]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1134,7 +1216,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[14]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1147,7 +1229,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{14}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Change) GetBaseVersion() uint64 {
@@ -1218,7 +1300,7 @@ type Seal struct {
 
 func (x *Seal) Reset() {
 	*x = Seal{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[15]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1230,7 +1312,7 @@ func (x *Seal) String() string {
 func (*Seal) ProtoMessage() {}
 
 func (x *Seal) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[15]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1243,7 +1325,7 @@ func (x *Seal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Seal.ProtoReflect.Descriptor instead.
 func (*Seal) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{15}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Seal) GetName() string {
@@ -1298,7 +1380,7 @@ type UsageBatch struct {
 
 func (x *UsageBatch) Reset() {
 	*x = UsageBatch{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[16]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1310,7 +1392,7 @@ func (x *UsageBatch) String() string {
 func (*UsageBatch) ProtoMessage() {}
 
 func (x *UsageBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[16]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1323,7 +1405,7 @@ func (x *UsageBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageBatch.ProtoReflect.Descriptor instead.
 func (*UsageBatch) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{16}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *UsageBatch) GetSource() string {
@@ -1399,7 +1481,7 @@ type UsageRow struct {
 
 func (x *UsageRow) Reset() {
 	*x = UsageRow{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[17]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1411,7 +1493,7 @@ func (x *UsageRow) String() string {
 func (*UsageRow) ProtoMessage() {}
 
 func (x *UsageRow) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[17]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1424,7 +1506,7 @@ func (x *UsageRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageRow.ProtoReflect.Descriptor instead.
 func (*UsageRow) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{17}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *UsageRow) GetHourMs() int64 {
@@ -1572,7 +1654,7 @@ type MetaState struct {
 
 func (x *MetaState) Reset() {
 	*x = MetaState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[18]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1584,7 +1666,7 @@ func (x *MetaState) String() string {
 func (*MetaState) ProtoMessage() {}
 
 func (x *MetaState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[18]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1597,7 +1679,7 @@ func (x *MetaState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MetaState.ProtoReflect.Descriptor instead.
 func (*MetaState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{18}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *MetaState) GetClusterId() string {
@@ -1670,7 +1752,7 @@ type ResourceState struct {
 
 func (x *ResourceState) Reset() {
 	*x = ResourceState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[19]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1682,7 +1764,7 @@ func (x *ResourceState) String() string {
 func (*ResourceState) ProtoMessage() {}
 
 func (x *ResourceState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[19]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1695,7 +1777,7 @@ func (x *ResourceState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourceState.ProtoReflect.Descriptor instead.
 func (*ResourceState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{19}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ResourceState) GetId() uint64 {
@@ -1813,14 +1895,16 @@ type BudgetPeriodState struct {
 	// True once no new grants are made from it.
 	Closed bool `protobuf:"varint,10,opt,name=closed,proto3" json:"closed,omitempty"`
 	// Ids of credits applied, so that a re-sent one counts once.
-	CreditIds     []string `protobuf:"bytes,11,rep,name=credit_ids,json=creditIds,proto3" json:"credit_ids,omitempty"`
+	CreditIds []string `protobuf:"bytes,11,rep,name=credit_ids,json=creditIds,proto3" json:"credit_ids,omitempty"`
+	// Alerts raised of which someone was told, thousandths.
+	ToldPermille  []int64 `protobuf:"varint,12,rep,packed,name=told_permille,json=toldPermille,proto3" json:"told_permille,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *BudgetPeriodState) Reset() {
 	*x = BudgetPeriodState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[20]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1832,7 +1916,7 @@ func (x *BudgetPeriodState) String() string {
 func (*BudgetPeriodState) ProtoMessage() {}
 
 func (x *BudgetPeriodState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[20]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1845,7 +1929,7 @@ func (x *BudgetPeriodState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetPeriodState.ProtoReflect.Descriptor instead.
 func (*BudgetPeriodState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{20}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *BudgetPeriodState) GetPeriod() uint32 {
@@ -1925,6 +2009,13 @@ func (x *BudgetPeriodState) GetCreditIds() []string {
 	return nil
 }
 
+func (x *BudgetPeriodState) GetToldPermille() []int64 {
+	if x != nil {
+		return x.ToldPermille
+	}
+	return nil
+}
+
 // CounterState is what one incarnation and quotad share about a resource in a period.
 type CounterState struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1956,7 +2047,7 @@ type CounterState struct {
 
 func (x *CounterState) Reset() {
 	*x = CounterState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[21]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1968,7 +2059,7 @@ func (x *CounterState) String() string {
 func (*CounterState) ProtoMessage() {}
 
 func (x *CounterState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[21]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1981,7 +2072,7 @@ func (x *CounterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CounterState.ProtoReflect.Descriptor instead.
 func (*CounterState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{21}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CounterState) GetIncarnation() uint64 {
@@ -2074,7 +2165,7 @@ type ShareState struct {
 
 func (x *ShareState) Reset() {
 	*x = ShareState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[22]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2086,7 +2177,7 @@ func (x *ShareState) String() string {
 func (*ShareState) ProtoMessage() {}
 
 func (x *ShareState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[22]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2099,7 +2190,7 @@ func (x *ShareState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShareState.ProtoReflect.Descriptor instead.
 func (*ShareState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{22}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ShareState) GetVersion() uint64 {
@@ -2149,7 +2240,7 @@ type MemberState struct {
 
 func (x *MemberState) Reset() {
 	*x = MemberState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[23]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2161,7 +2252,7 @@ func (x *MemberState) String() string {
 func (*MemberState) ProtoMessage() {}
 
 func (x *MemberState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[23]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2174,7 +2265,7 @@ func (x *MemberState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberState.ProtoReflect.Descriptor instead.
 func (*MemberState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{23}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *MemberState) GetIncarnation() uint64 {
@@ -2282,7 +2373,7 @@ type AskResultState struct {
 
 func (x *AskResultState) Reset() {
 	*x = AskResultState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[24]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2294,7 +2385,7 @@ func (x *AskResultState) String() string {
 func (*AskResultState) ProtoMessage() {}
 
 func (x *AskResultState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[24]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2307,7 +2398,7 @@ func (x *AskResultState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskResultState.ProtoReflect.Descriptor instead.
 func (*AskResultState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{24}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *AskResultState) GetId() uint64 {
@@ -2369,7 +2460,7 @@ type ObjectState struct {
 
 func (x *ObjectState) Reset() {
 	*x = ObjectState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[25]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2381,7 +2472,7 @@ func (x *ObjectState) String() string {
 func (*ObjectState) ProtoMessage() {}
 
 func (x *ObjectState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[25]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2394,7 +2485,7 @@ func (x *ObjectState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ObjectState.ProtoReflect.Descriptor instead.
 func (*ObjectState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{25}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ObjectState) GetKind() string {
@@ -2446,7 +2537,7 @@ type HistoryState struct {
 
 func (x *HistoryState) Reset() {
 	*x = HistoryState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[26]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2458,7 +2549,7 @@ func (x *HistoryState) String() string {
 func (*HistoryState) ProtoMessage() {}
 
 func (x *HistoryState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[26]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2471,7 +2562,7 @@ func (x *HistoryState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryState.ProtoReflect.Descriptor instead.
 func (*HistoryState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{26}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *HistoryState) GetVersion() uint64 {
@@ -2537,7 +2628,7 @@ type SealedState struct {
 
 func (x *SealedState) Reset() {
 	*x = SealedState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[27]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2549,7 +2640,7 @@ func (x *SealedState) String() string {
 func (*SealedState) ProtoMessage() {}
 
 func (x *SealedState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[27]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2562,7 +2653,7 @@ func (x *SealedState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SealedState.ProtoReflect.Descriptor instead.
 func (*SealedState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{27}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SealedState) GetName() string {
@@ -2622,7 +2713,7 @@ type UsageSourceState struct {
 
 func (x *UsageSourceState) Reset() {
 	*x = UsageSourceState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[28]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2634,7 +2725,7 @@ func (x *UsageSourceState) String() string {
 func (*UsageSourceState) ProtoMessage() {}
 
 func (x *UsageSourceState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[28]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2647,7 +2738,7 @@ func (x *UsageSourceState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageSourceState.ProtoReflect.Descriptor instead.
 func (*UsageSourceState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{28}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *UsageSourceState) GetSource() string {
@@ -2684,7 +2775,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[29]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2696,7 +2787,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[29]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2709,7 +2800,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{29}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SnapshotHeader) GetFormat() uint32 {
@@ -2739,7 +2830,7 @@ type SnapshotRecord struct {
 
 func (x *SnapshotRecord) Reset() {
 	*x = SnapshotRecord{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[30]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2751,7 +2842,7 @@ func (x *SnapshotRecord) String() string {
 func (*SnapshotRecord) ProtoMessage() {}
 
 func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[30]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2764,7 +2855,7 @@ func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRecord.ProtoReflect.Descriptor instead.
 func (*SnapshotRecord) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{30}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SnapshotRecord) GetKey() []byte {
@@ -2789,7 +2880,7 @@ const file_raftlog_v1_raftlog_proto_rawDesc = "" +
 	"raftlog.v1\"D\n" +
 	"\x05Entry\x12\x19\n" +
 	"\bstamp_ms\x18\x01 \x01(\x03R\astampMs\x12 \n" +
-	"\x03ops\x18\x02 \x03(\v2\x0e.raftlog.v1.OpR\x03ops\"\xf4\x03\n" +
+	"\x03ops\x18\x02 \x03(\v2\x0e.raftlog.v1.OpR\x03ops\"\xac\x04\n" +
 	"\x02Op\x12)\n" +
 	"\x05renew\x18\x01 \x01(\v2\x11.raftlog.v1.RenewH\x00R\x05renew\x126\n" +
 	"\n" +
@@ -2803,14 +2894,20 @@ const file_raftlog_v1_raftlog_proto_rawDesc = "" +
 	"\tbootstrap\x18\b \x01(\v2\x15.raftlog.v1.BootstrapH\x00R\tbootstrap\x12&\n" +
 	"\x04tick\x18\t \x01(\v2\x10.raftlog.v1.TickH\x00R\x04tick\x12)\n" +
 	"\x05fence\x18\n" +
-	" \x01(\v2\x11.raftlog.v1.FenceH\x00R\x05fenceB\x04\n" +
+	" \x01(\v2\x11.raftlog.v1.FenceH\x00R\x05fence\x126\n" +
+	"\n" +
+	"alert_told\x18\v \x01(\v2\x15.raftlog.v1.AlertToldH\x00R\talertToldB\x04\n" +
 	"\x02op\"*\n" +
 	"\tBootstrap\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\"\x06\n" +
 	"\x04Tick\")\n" +
 	"\x05Fence\x12 \n" +
-	"\vincarnation\x18\x01 \x01(\x04R\vincarnation\"\x9b\x01\n" +
+	"\vincarnation\x18\x01 \x01(\x04R\vincarnation\"[\n" +
+	"\tAlertTold\x12\x1a\n" +
+	"\bresource\x18\x01 \x01(\x04R\bresource\x12\x16\n" +
+	"\x06period\x18\x02 \x01(\rR\x06period\x12\x1a\n" +
+	"\bpermille\x18\x03 \x01(\x03R\bpermille\"\x9b\x01\n" +
 	"\aCounter\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\x04R\bresource\x12\x16\n" +
 	"\x06period\x18\x02 \x01(\rR\x06period\x12\x14\n" +
@@ -2922,7 +3019,7 @@ const file_raftlog_v1_raftlog_proto_rawDesc = "" +
 	" \x01(\x03R\x06weight\x12\x1b\n" +
 	"\tlevel_60k\x18\v \x01(\x03R\blevel60k\x12\x1e\n" +
 	"\vlevel_at_ms\x18\f \x01(\x03R\tlevelAtMs\x127\n" +
-	"\aperiods\x18\r \x03(\v2\x1d.raftlog.v1.BudgetPeriodStateR\aperiods\"\xbe\x02\n" +
+	"\aperiods\x18\r \x03(\v2\x1d.raftlog.v1.BudgetPeriodStateR\aperiods\"\xe3\x02\n" +
 	"\x11BudgetPeriodState\x12\x16\n" +
 	"\x06period\x18\x01 \x01(\rR\x06period\x12\x17\n" +
 	"\aends_ms\x18\x02 \x01(\x03R\x06endsMs\x12\x10\n" +
@@ -2936,7 +3033,8 @@ const file_raftlog_v1_raftlog_proto_rawDesc = "" +
 	"\x06closed\x18\n" +
 	" \x01(\bR\x06closed\x12\x1d\n" +
 	"\n" +
-	"credit_ids\x18\v \x03(\tR\tcreditIds\"\xc6\x02\n" +
+	"credit_ids\x18\v \x03(\tR\tcreditIds\x12#\n" +
+	"\rtold_permille\x18\f \x03(\x03R\ftoldPermille\"\xc6\x02\n" +
 	"\fCounterState\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\x04R\vincarnation\x12\x1a\n" +
 	"\bresource\x18\x02 \x01(\x04R\bresource\x12\x16\n" +
@@ -3019,71 +3117,73 @@ func file_raftlog_v1_raftlog_proto_rawDescGZIP() []byte {
 	return file_raftlog_v1_raftlog_proto_rawDescData
 }
 
-var file_raftlog_v1_raftlog_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_raftlog_v1_raftlog_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_raftlog_v1_raftlog_proto_goTypes = []any{
 	(*Entry)(nil),             // 0: raftlog.v1.Entry
 	(*Op)(nil),                // 1: raftlog.v1.Op
 	(*Bootstrap)(nil),         // 2: raftlog.v1.Bootstrap
 	(*Tick)(nil),              // 3: raftlog.v1.Tick
 	(*Fence)(nil),             // 4: raftlog.v1.Fence
-	(*Counter)(nil),           // 5: raftlog.v1.Counter
-	(*Need)(nil),              // 6: raftlog.v1.Need
-	(*Ask)(nil),               // 7: raftlog.v1.Ask
-	(*Renew)(nil),             // 8: raftlog.v1.Renew
-	(*FileFinal)(nil),         // 9: raftlog.v1.FileFinal
-	(*Period)(nil),            // 10: raftlog.v1.Period
-	(*OpenPeriods)(nil),       // 11: raftlog.v1.OpenPeriods
-	(*Credit)(nil),            // 12: raftlog.v1.Credit
-	(*Object)(nil),            // 13: raftlog.v1.Object
-	(*Change)(nil),            // 14: raftlog.v1.Change
-	(*Seal)(nil),              // 15: raftlog.v1.Seal
-	(*UsageBatch)(nil),        // 16: raftlog.v1.UsageBatch
-	(*UsageRow)(nil),          // 17: raftlog.v1.UsageRow
-	(*MetaState)(nil),         // 18: raftlog.v1.MetaState
-	(*ResourceState)(nil),     // 19: raftlog.v1.ResourceState
-	(*BudgetPeriodState)(nil), // 20: raftlog.v1.BudgetPeriodState
-	(*CounterState)(nil),      // 21: raftlog.v1.CounterState
-	(*ShareState)(nil),        // 22: raftlog.v1.ShareState
-	(*MemberState)(nil),       // 23: raftlog.v1.MemberState
-	(*AskResultState)(nil),    // 24: raftlog.v1.AskResultState
-	(*ObjectState)(nil),       // 25: raftlog.v1.ObjectState
-	(*HistoryState)(nil),      // 26: raftlog.v1.HistoryState
-	(*SealedState)(nil),       // 27: raftlog.v1.SealedState
-	(*UsageSourceState)(nil),  // 28: raftlog.v1.UsageSourceState
-	(*SnapshotHeader)(nil),    // 29: raftlog.v1.SnapshotHeader
-	(*SnapshotRecord)(nil),    // 30: raftlog.v1.SnapshotRecord
+	(*AlertTold)(nil),         // 5: raftlog.v1.AlertTold
+	(*Counter)(nil),           // 6: raftlog.v1.Counter
+	(*Need)(nil),              // 7: raftlog.v1.Need
+	(*Ask)(nil),               // 8: raftlog.v1.Ask
+	(*Renew)(nil),             // 9: raftlog.v1.Renew
+	(*FileFinal)(nil),         // 10: raftlog.v1.FileFinal
+	(*Period)(nil),            // 11: raftlog.v1.Period
+	(*OpenPeriods)(nil),       // 12: raftlog.v1.OpenPeriods
+	(*Credit)(nil),            // 13: raftlog.v1.Credit
+	(*Object)(nil),            // 14: raftlog.v1.Object
+	(*Change)(nil),            // 15: raftlog.v1.Change
+	(*Seal)(nil),              // 16: raftlog.v1.Seal
+	(*UsageBatch)(nil),        // 17: raftlog.v1.UsageBatch
+	(*UsageRow)(nil),          // 18: raftlog.v1.UsageRow
+	(*MetaState)(nil),         // 19: raftlog.v1.MetaState
+	(*ResourceState)(nil),     // 20: raftlog.v1.ResourceState
+	(*BudgetPeriodState)(nil), // 21: raftlog.v1.BudgetPeriodState
+	(*CounterState)(nil),      // 22: raftlog.v1.CounterState
+	(*ShareState)(nil),        // 23: raftlog.v1.ShareState
+	(*MemberState)(nil),       // 24: raftlog.v1.MemberState
+	(*AskResultState)(nil),    // 25: raftlog.v1.AskResultState
+	(*ObjectState)(nil),       // 26: raftlog.v1.ObjectState
+	(*HistoryState)(nil),      // 27: raftlog.v1.HistoryState
+	(*SealedState)(nil),       // 28: raftlog.v1.SealedState
+	(*UsageSourceState)(nil),  // 29: raftlog.v1.UsageSourceState
+	(*SnapshotHeader)(nil),    // 30: raftlog.v1.SnapshotHeader
+	(*SnapshotRecord)(nil),    // 31: raftlog.v1.SnapshotRecord
 }
 var file_raftlog_v1_raftlog_proto_depIdxs = []int32{
 	1,  // 0: raftlog.v1.Entry.ops:type_name -> raftlog.v1.Op
-	8,  // 1: raftlog.v1.Op.renew:type_name -> raftlog.v1.Renew
-	9,  // 2: raftlog.v1.Op.file_final:type_name -> raftlog.v1.FileFinal
-	14, // 3: raftlog.v1.Op.change:type_name -> raftlog.v1.Change
-	11, // 4: raftlog.v1.Op.open_periods:type_name -> raftlog.v1.OpenPeriods
-	12, // 5: raftlog.v1.Op.credit:type_name -> raftlog.v1.Credit
-	16, // 6: raftlog.v1.Op.usage_batch:type_name -> raftlog.v1.UsageBatch
-	15, // 7: raftlog.v1.Op.seal:type_name -> raftlog.v1.Seal
+	9,  // 1: raftlog.v1.Op.renew:type_name -> raftlog.v1.Renew
+	10, // 2: raftlog.v1.Op.file_final:type_name -> raftlog.v1.FileFinal
+	15, // 3: raftlog.v1.Op.change:type_name -> raftlog.v1.Change
+	12, // 4: raftlog.v1.Op.open_periods:type_name -> raftlog.v1.OpenPeriods
+	13, // 5: raftlog.v1.Op.credit:type_name -> raftlog.v1.Credit
+	17, // 6: raftlog.v1.Op.usage_batch:type_name -> raftlog.v1.UsageBatch
+	16, // 7: raftlog.v1.Op.seal:type_name -> raftlog.v1.Seal
 	2,  // 8: raftlog.v1.Op.bootstrap:type_name -> raftlog.v1.Bootstrap
 	3,  // 9: raftlog.v1.Op.tick:type_name -> raftlog.v1.Tick
 	4,  // 10: raftlog.v1.Op.fence:type_name -> raftlog.v1.Fence
-	6,  // 11: raftlog.v1.Ask.needs:type_name -> raftlog.v1.Need
-	5,  // 12: raftlog.v1.Renew.counters:type_name -> raftlog.v1.Counter
-	7,  // 13: raftlog.v1.Renew.asks:type_name -> raftlog.v1.Ask
-	5,  // 14: raftlog.v1.FileFinal.counters:type_name -> raftlog.v1.Counter
-	10, // 15: raftlog.v1.OpenPeriods.periods:type_name -> raftlog.v1.Period
-	13, // 16: raftlog.v1.Change.objects:type_name -> raftlog.v1.Object
-	10, // 17: raftlog.v1.Change.periods:type_name -> raftlog.v1.Period
-	17, // 18: raftlog.v1.UsageBatch.rows:type_name -> raftlog.v1.UsageRow
-	10, // 19: raftlog.v1.MetaState.periods:type_name -> raftlog.v1.Period
-	20, // 20: raftlog.v1.ResourceState.periods:type_name -> raftlog.v1.BudgetPeriodState
-	22, // 21: raftlog.v1.CounterState.shares:type_name -> raftlog.v1.ShareState
-	24, // 22: raftlog.v1.MemberState.asks:type_name -> raftlog.v1.AskResultState
-	13, // 23: raftlog.v1.HistoryState.before:type_name -> raftlog.v1.Object
-	13, // 24: raftlog.v1.HistoryState.after:type_name -> raftlog.v1.Object
-	25, // [25:25] is the sub-list for method output_type
-	25, // [25:25] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	5,  // 11: raftlog.v1.Op.alert_told:type_name -> raftlog.v1.AlertTold
+	7,  // 12: raftlog.v1.Ask.needs:type_name -> raftlog.v1.Need
+	6,  // 13: raftlog.v1.Renew.counters:type_name -> raftlog.v1.Counter
+	8,  // 14: raftlog.v1.Renew.asks:type_name -> raftlog.v1.Ask
+	6,  // 15: raftlog.v1.FileFinal.counters:type_name -> raftlog.v1.Counter
+	11, // 16: raftlog.v1.OpenPeriods.periods:type_name -> raftlog.v1.Period
+	14, // 17: raftlog.v1.Change.objects:type_name -> raftlog.v1.Object
+	11, // 18: raftlog.v1.Change.periods:type_name -> raftlog.v1.Period
+	18, // 19: raftlog.v1.UsageBatch.rows:type_name -> raftlog.v1.UsageRow
+	11, // 20: raftlog.v1.MetaState.periods:type_name -> raftlog.v1.Period
+	21, // 21: raftlog.v1.ResourceState.periods:type_name -> raftlog.v1.BudgetPeriodState
+	23, // 22: raftlog.v1.CounterState.shares:type_name -> raftlog.v1.ShareState
+	25, // 23: raftlog.v1.MemberState.asks:type_name -> raftlog.v1.AskResultState
+	14, // 24: raftlog.v1.HistoryState.before:type_name -> raftlog.v1.Object
+	14, // 25: raftlog.v1.HistoryState.after:type_name -> raftlog.v1.Object
+	26, // [26:26] is the sub-list for method output_type
+	26, // [26:26] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_raftlog_v1_raftlog_proto_init() }
@@ -3102,6 +3202,7 @@ func file_raftlog_v1_raftlog_proto_init() {
 		(*Op_Bootstrap)(nil),
 		(*Op_Tick)(nil),
 		(*Op_Fence)(nil),
+		(*Op_AlertTold)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -3109,7 +3210,7 @@ func file_raftlog_v1_raftlog_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_raftlog_v1_raftlog_proto_rawDesc), len(file_raftlog_v1_raftlog_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   31,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
