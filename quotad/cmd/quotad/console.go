@@ -93,6 +93,9 @@ func ask[Req, Resp any](ctx context.Context, c *console,
 		if !connect.IsWireError(err) && c.tls == (quotad.TLSFiles{}) && ce.Message() == http400 {
 			return nil, fmt.Errorf("%s speaks TLS: --tls-ca, --tls-cert and --tls-key are needed", c.addr)
 		}
+		if !connect.IsWireError(err) && ce.Code() == connect.CodeUnavailable {
+			return nil, fmt.Errorf("no quotad answers at %s (--addr or SLUICE_ADMIN_ADDR): %s", c.addr, ce.Message())
+		}
 		return nil, refusal{ce}
 	}
 	if err != nil {
