@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -57,6 +58,23 @@ func applyCommand(c *console) *cobra.Command {
 	return cmd
 }
 
+// summaryNames is how many objects a summary names.
+const summaryNames = 3
+
+// summary names the first objects of a change, each with its sign, and counts the others.
+func summary(ds []*adminv1.Difference) string {
+	var parts []string
+	for _, d := range ds[:min(len(ds), summaryNames)] {
+		parts = append(parts, signs[d.GetAction()]+d.GetKind()+" "+d.GetId())
+	}
+	if more := len(ds) - summaryNames; more > 0 {
+		parts = append(parts, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(parts, ", ")
+}
+
+var signs = map[string]string{"create": "+", "update": "~", "delete": "-"}
+
 func differences(w io.Writer, ds []*adminv1.Difference, colour bool) {
 	line := func(indent, text string) {
 		if colour {
@@ -64,9 +82,8 @@ func differences(w io.Writer, ds []*adminv1.Difference, colour bool) {
 		}
 		fmt.Fprintln(w, indent+text)
 	}
-	sign := map[string]string{"create": "+", "update": "~", "delete": "-"}
 	for _, d := range ds {
-		line("", sign[d.GetAction()]+" "+d.GetKind()+" "+d.GetId())
+		line("", signs[d.GetAction()]+" "+d.GetKind()+" "+d.GetId())
 		for _, l := range d.GetLines() {
 			line("    ", l)
 		}
@@ -104,16 +121,29 @@ func getCommand(c *console) *cobra.Command {
 
 func historyCommand(c *console) *cobra.Command {
 	req := &adminv1.HistoryRequest{}
-	cmd := &cobra.Command{Use: "history", Short: "List changes of the configuration, newest first", Args: cobra.NoArgs}
+	diff := false
+	cmd := &cobra.Command{
+		Use: "history", Short: "List changes of the configuration, newest first", Args: cobra.NoArgs,
+		Example: "  quotad history\n  quotad history -n 1 --diff   # what the last change did\n  quotad rollback 42           # back to how it was after change 42",
+	}
 	cmd.Flags().Int32VarP(&req.Limit, "limit", "n", 20, "how many")
+	cmd.Flags().BoolVar(&diff, "diff", false, "show each change in full")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		m, err := ask(cmd.Context(), c, adminv1connect.AdminServiceClient.History, req)
 		if err != nil {
 			return err
 		}
 		return c.print(cmd.OutOrStdout(), m, func(w *tabwriter.Writer) {
+			if !diff {
+				row(w, "VERSION", "AT", "BY", "WHAT", "CHANGED")
+			}
 			for _, e := range m.GetEntries() {
-				fmt.Fprintf(w, "%d  %s  %s  %s\n", e.GetVersion(), when(e.GetAtMs()), e.GetActor(), e.GetNote())
+				version := strconv.FormatUint(e.GetVersion(), 10)
+				if !diff {
+					row(w, version, when(e.GetAtMs()), e.GetActor(), e.GetNote(), summary(e.GetDifferences()))
+					continue
+				}
+				fmt.Fprintf(w, "%s  %s  %s  %s\n", version, when(e.GetAtMs()), e.GetActor(), e.GetNote())
 				differences(w, e.GetDifferences(), colourful(cmd.OutOrStdout()))
 			}
 		})

@@ -91,6 +91,12 @@ func ask[Req, Resp any](ctx context.Context, c *console,
 		}
 	}
 	if errors.As(err, &ce) {
+		if !connect.IsWireError(err) && c.tls == (quotad.TLSFiles{}) && ce.Message() == http400 {
+			return nil, fmt.Errorf("%s speaks TLS: --tls-ca, --tls-cert and --tls-key are needed", c.addr)
+		}
+		if !connect.IsWireError(err) && ce.Code() == connect.CodeUnavailable {
+			return nil, fmt.Errorf("no quotad answers at %s (--addr or SLUICE_ADMIN_ADDR): %s", c.addr, ce.Message())
+		}
 		return nil, refusal{ce}
 	}
 	if err != nil {
@@ -98,6 +104,9 @@ func ask[Req, Resp any](ctx context.Context, c *console,
 	}
 	return resp.Msg, nil
 }
+
+// http400 is what is left of a TLS server's answer to plain HTTP.
+const http400 = "400 Bad Request"
 
 // refusal is a server's no: people read its message, the verbs its code.
 type refusal struct{ of *connect.Error }

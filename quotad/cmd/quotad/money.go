@@ -53,12 +53,28 @@ func budgetCommand(c *console) *cobra.Command {
 }
 
 func budgetTable(w *tabwriter.Writer, budgets []*adminv1.Budget) {
-	row(w, "SCOPE", "OWNER", "PERIOD", "CAP", "CREDITS", "SETTLED", "ON LEASE", "HELD", "SUSPENSE", "FREE", "HARD", "ENDS")
+	row(w, "SCOPE", "OWNER", "PERIOD", "CAP", "CREDITS", "SETTLED", "ON LEASE", "HELD", "SUSPENSE", "FREE", "USED", "HARD", "ENDS")
 	for _, b := range budgets {
 		row(w, b.GetScope(), b.GetOwner(), num(int64(b.GetPeriod())), dollars(b.GetCapNano()), dollars(b.GetCreditsNano()),
 			dollars(b.GetSettledNano()), dollars(b.GetOutstandingNano()), dollars(b.GetHeldNano()),
-			dollars(b.GetSuspenseNano()), dollars(b.GetFreeNano()), fmt.Sprint(b.GetHard()), when(b.GetEndsMs()))
+			dollars(b.GetSuspenseNano()), dollars(b.GetFreeNano()), used(b), yes(b.GetHard()), when(b.GetEndsMs()))
 	}
+}
+
+// used is how much of a budget is spent; suspense counts as spent, as it does for alerts.
+func used(b *adminv1.Budget) string {
+	whole := b.GetCapNano() + b.GetCreditsNano()
+	if whole <= 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f%%", 100*float64(b.GetSettledNano()+b.GetSuspenseNano())/float64(whole))
+}
+
+func yes(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
 }
 
 func usageCommand(c *console) *cobra.Command {
@@ -100,60 +116,10 @@ func usageCommand(c *console) *cobra.Command {
 					num(t.GetCacheRead()), num(t.GetCacheWrite_5M()+t.GetCacheWrite_1H()), num(t.GetOutput()),
 					dollars(r.GetCostNano()), num(r.GetEstimated()))...)
 			}
+			if len(m.GetRows()) == 0 {
+				fmt.Fprintln(w, "no usage in this time")
+			}
 		})
 	}
 	return cmd
-}
-
-func statusCommand(c *console) *cobra.Command {
-	return &cobra.Command{
-		Use: "status", Short: "Show nodes, leader, lag, sidecars and the configuration each has in force", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			m, err := ask(cmd.Context(), c, adminv1connect.AdminServiceClient.Status, &adminv1.StatusRequest{})
-			if err != nil {
-				return err
-			}
-			if l := m.GetLeaderAdminAddress(); l != "" && m.GetLeaderId() != m.GetNodeId() {
-				// Only the leader knows the sidecars. If it does not answer, what this node knows is better than nothing.
-				leader := &console{addr: l, tls: c.tls}
-				if lm, lerr := ask(cmd.Context(), leader, adminv1connect.AdminServiceClient.Status, &adminv1.StatusRequest{}); lerr == nil {
-					m = lm
-				}
-			}
-			return c.print(cmd.OutOrStdout(), m, func(w *tabwriter.Writer) { statusTable(w, m) })
-		},
-	}
-}
-
-func statusTable(w *tabwriter.Writer, m *adminv1.StatusResponse) {
-	leader := m.GetLeaderId()
-	if leader == "" {
-		leader = "none"
-	}
-	fmt.Fprintf(w, "cluster %s, leader %s, term %d, applied %d, configuration %d, conservation violations %d\n\n",
-		m.GetClusterId(), leader, m.GetTerm(), m.GetApplied(), m.GetConfigVersion(), m.GetConservationViolations())
-	row(w, "NODE", "RAFT", "ROLE", "LAG")
-	for _, n := range m.GetMembers() {
-		role := "voter"
-		switch {
-		case n.GetLeader():
-			role = "leader"
-		case !n.GetVoter():
-			role = "learner"
-		}
-		lag := "unknown"
-		if n.GetLag() >= 0 {
-			lag = num(n.GetLag())
-		}
-		row(w, n.GetId(), n.GetRaftAddress(), role, lag)
-	}
-	fmt.Fprintln(w)
-	row(w, "SIDECAR", "INCARNATION", "STATE", "CONFIG", "LAST RENEW", "BUILD")
-	for _, s := range m.GetSidecars() {
-		ago := "-"
-		if s.GetLastRenewMs() >= 0 {
-			ago = num(s.GetLastRenewMs()) + "ms ago"
-		}
-		row(w, s.GetIdentity(), fmt.Sprintf("%x", s.GetIncarnation()), s.GetState(), num(int64(s.GetConfigVersion())), ago, s.GetBuild())
-	}
 }

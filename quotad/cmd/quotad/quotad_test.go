@@ -153,7 +153,12 @@ func TestApply(t *testing.T) {
 	must(t, err)
 	columns(t, out, "~ team red", "- team blue", "2 applied")
 	columns(t, o.run("get", "team", "red"), "KIND NAME VERSION SPEC", "team red")
-	h := o.run("history")
+	columns(t, o.run("history", "-n", "1"), "VERSION AT BY WHAT CHANGED")
+	if out := o.run("history"); !strings.Contains(out, "apply standard input") || !strings.Contains(out, "-team blue, ~team red") ||
+		!strings.Contains(out, "and 3 more") || len(strings.Split(strings.TrimSpace(out), "\n")) != 3 {
+		t.Errorf("history:\n%s", out)
+	}
+	h := o.run("history", "--diff")
 	if strings.Index(h, "apply standard input") > strings.Index(h, path) || !strings.Contains(h, "- team blue") {
 		t.Errorf("history:\n%s", h)
 	}
@@ -243,7 +248,7 @@ func TestBudgetUsageStatus(t *testing.T) {
 	o := newOperator(t)
 	o.run("apply", "-f", o.file(orgYAML))
 	month := time.Now().UTC().Format("200601")
-	columns(t, o.run("budget", "show"), "SCOPE OWNER PERIOD CAP", "team red "+month+" $100.00 $0.00 $0.00 $0.00 $0.00 $0.00 $100.00 true ")
+	columns(t, o.run("budget", "show"), "SCOPE OWNER PERIOD CAP", "team red "+month+" $100.00 $0.00 $0.00 $0.00 $0.00 $0.00 $100.00 0.0% yes ")
 	columns(t, o.run("budget", "credit", "red", "2.000000001", "--reason", "launch"), "team red "+month+" $100.00 $2.000000001")
 	columns(t, o.run("budget", "credit", "--reason", "back", "--", "red", "-1"), "team red "+month+" $100.00 $1.000000001")
 	o.refused("reason: required", "budget", "credit", "red", "1")
@@ -251,7 +256,9 @@ func TestBudgetUsageStatus(t *testing.T) {
 	o.refused(`no team "x"`, "budget", "show", "x")
 	columns(t, o.run("usage", "--group-by", "team,alias"), "TEAM ALIAS REQUESTS ATTEMPTS ERRORS INPUT CACHED CACHE WRITES OUTPUT COST ESTIMATED")
 	o.refused(`cannot group by "x"`, "usage", "--group-by", "x")
-	columns(t, o.run("status"), "cluster ", "NODE RAFT ROLE LAG", "quotad-0 127.0.0.1:0 leader ", "SIDECAR INCARNATION STATE")
+	columns(t, o.run("usage"), "no usage in this time")
+	columns(t, o.run("status"), "cluster ", "configuration ", "the books balance", "NODE RAFT ROLE LAG ANSWERED",
+		"quotad-0 127.0.0.1:0 leader 0 now", "no sidecars")
 
 	for _, tc := range []struct {
 		name, field, want string
@@ -277,6 +284,7 @@ func TestBudgetUsageStatus(t *testing.T) {
 
 func TestNobodyThere(t *testing.T) {
 	o := &operator{t: t, addr: "127.0.0.1:1"}
+	o.refused("no quotad answers at 127.0.0.1:1 (--addr", "status")
 	o.refused("connection refused", "status")
 	o.refused("tls.cert, tls.key", "status", "--tls-ca", "none.pem")
 }

@@ -54,7 +54,11 @@ func serve(ctx context.Context, cfg quotad.Config) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("quotad ready: node %s, sidecars %s, admin http://%s\n", cfg.ID, q.Addr(), q.AdminAddr())
+	scheme := "https"
+	if cfg.Dev {
+		scheme = "http"
+	}
+	fmt.Printf("quotad ready: node %s, sidecars %s, admin %s://%s\n", cfg.ID, q.Addr(), scheme, q.AdminAddr())
 	err = q.Run(ctx)
 	if cerr := q.Close(); err == nil {
 		err = cerr

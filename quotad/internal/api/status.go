@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -19,12 +20,16 @@ func (s *Service) Status(context.Context, *connect.Request[adminv1.StatusRequest
 		LeaderAdminAddress: leaderAdmin,
 	}
 	for _, m := range st.Members {
-		p := &adminv1.Member{Id: m.ID, RaftAddress: m.RaftAddress, Leader: m.Leader, Voter: m.Voter, Lag: -1}
+		p := &adminv1.Member{Id: m.ID, RaftAddress: m.RaftAddress, Leader: m.Leader, Voter: m.Voter, Lag: -1, LastContactMs: -1}
 		if m.Self {
 			// Applied was looked at later and may be ahead.
 			p.Lag = max(0, int64(st.LastIndex)-int64(st.Applied))
-		} else if self && !m.LastContact.IsZero() {
-			p.Lag = int64(m.Lag)
+		}
+		switch {
+		case self && m.Self:
+			p.LastContactMs = 0
+		case self && !m.LastContact.IsZero():
+			p.Lag, p.LastContactMs = int64(m.Lag), max(0, time.Since(m.LastContact).Milliseconds())
 		}
 		out.Members = append(out.Members, p)
 	}

@@ -2446,8 +2446,10 @@ type Member struct {
 	Leader bool `protobuf:"varint,3,opt,name=leader,proto3" json:"leader,omitempty"`
 	// It votes.
 	Voter bool `protobuf:"varint,4,opt,name=voter,proto3" json:"voter,omitempty"`
-	// Entries behind the leader, -1 when unknown.
-	Lag           int64 `protobuf:"varint,5,opt,name=lag,proto3" json:"lag,omitempty"`
+	// Entries behind the leader, -1 when unknown. Of a node that does not answer: when it last did.
+	Lag int64 `protobuf:"varint,5,opt,name=lag,proto3" json:"lag,omitempty"`
+	// Milliseconds since it last answered the leader, 0 for the leader itself, -1 when unknown.
+	LastContactMs int64 `protobuf:"varint,6,opt,name=last_contact_ms,json=lastContactMs,proto3" json:"last_contact_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2513,6 +2515,13 @@ func (x *Member) GetVoter() bool {
 func (x *Member) GetLag() int64 {
 	if x != nil {
 		return x.Lag
+	}
+	return 0
+}
+
+func (x *Member) GetLastContactMs() int64 {
+	if x != nil {
+		return x.LastContactMs
 	}
 	return 0
 }
@@ -2904,13 +2913,14 @@ const file_admin_v1_admin_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"<\n" +
 	"\x12QueryUsageResponse\x12&\n" +
 	"\x04rows\x18\x01 \x03(\v2\x12.admin.v1.UsageSumR\x04rows\"\x0f\n" +
-	"\rStatusRequest\"{\n" +
+	"\rStatusRequest\"\xa3\x01\n" +
 	"\x06Member\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12!\n" +
 	"\fraft_address\x18\x02 \x01(\tR\vraftAddress\x12\x16\n" +
 	"\x06leader\x18\x03 \x01(\bR\x06leader\x12\x14\n" +
 	"\x05voter\x18\x04 \x01(\bR\x05voter\x12\x10\n" +
-	"\x03lag\x18\x05 \x01(\x03R\x03lag\"\xc4\x01\n" +
+	"\x03lag\x18\x05 \x01(\x03R\x03lag\x12&\n" +
+	"\x0flast_contact_ms\x18\x06 \x01(\x03R\rlastContactMs\"\xc4\x01\n" +
 	"\rSidecarStatus\x12\x1a\n" +
 	"\bidentity\x18\x01 \x01(\tR\bidentity\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12\x14\n" +
