@@ -34,8 +34,9 @@ type Request struct {
 	Tools         bool
 	JSONSchema    bool
 	Vision        bool
-	Feature       string // x-gw-feature, or metadata.feature
-	UserSHA256    string // of x-gw-user, or metadata.user; hex, empty when none
+	AllowDropped  []string // members of the body that may go where they cannot be honoured
+	Feature       string   // x-gw-feature, or metadata.feature
+	UserSHA256    string   // of x-gw-user, safety_identifier, user or metadata.user; hex, empty when none
 }
 
 // Deployment is one place a model runs.
