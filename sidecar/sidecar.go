@@ -58,7 +58,7 @@ type Sidecar struct {
 	acked           atomic.Uint64 // newest snapshot in force
 	draining        atomic.Bool
 	cluster         atomic.Pointer[string]
-	snapshotFault   atomic.Pointer[string] // why the last good snapshot is not on disk; nil when it is
+	snapshotFault   atomic.Pointer[string] // why the newest snapshot is not in force, or not on disk; nil when it is
 }
 
 // New opens the data directory and the listeners and puts the last good snapshot in force. The configuration must be
@@ -125,7 +125,7 @@ func (s *Sidecar) open() error {
 func (s *Sidecar) restore() {
 	snap, err := s.policy.Load()
 	if err != nil {
-		s.log.Warn("starting without a configuration until quotad is reached", zap.Error(err))
+		s.fault(fmt.Errorf("starting without a configuration until quotad is reached: %w", err))
 	}
 	if snap != nil {
 		s.lease.Configure(snap.GetResources())
@@ -306,24 +306,27 @@ func (s *Sidecar) Handle(m *quotav1.SessionResponse) {
 
 // install puts a snapshot in force. The lease machine learns of new resources before any request can draw on them.
 func (s *Sidecar) install(snap *quotav1.Snapshot) {
-	if _, err := policy.Compile(snap); err != nil {
-		s.log.Error("snapshot refused, the last one stays in force", zap.Error(err))
+	rules, err := policy.Compile(snap)
+	if err != nil {
+		s.fault(fmt.Errorf("snapshot %d is refused, the last one stays in force: %w", snap.GetVersion(), err))
 		return
 	}
 	s.lease.Configure(snap.GetResources())
-	rules, err := s.policy.Install(snap)
-	s.snapshotFault.Store(nil)
-	if err != nil {
-		text := err.Error()
-		s.snapshotFault.Store(&text)
-		s.log.Warn("snapshot is in force but not on disk", zap.Error(err))
-	}
-	if rules == nil {
-		return
-	}
+	s.fault(s.policy.Install(rules, snap))
 	s.acked.Store(rules.Version)
 	s.link.Send(&quotav1.SessionRequest{Message: &quotav1.SessionRequest_ConfigAck{
 		ConfigAck: &quotav1.ConfigAck{Version: rules.Version},
 	}})
 	s.log.Info("configuration in force", zap.Uint64("version", rules.Version), zap.Int("keys", rules.Keys()))
+}
+
+// fault keeps what is wrong with the newest snapshot for /status, nil for nothing.
+func (s *Sidecar) fault(err error) {
+	if err == nil {
+		s.snapshotFault.Store(nil)
+		return
+	}
+	text := err.Error()
+	s.snapshotFault.Store(&text)
+	s.log.Error("configuration", zap.String("fault", text))
 }

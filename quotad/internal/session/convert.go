@@ -68,11 +68,15 @@ func replyFrom(r ledger.RenewReply) *quotav1.RenewReply {
 	return out
 }
 
-// batchTo keeps only rows of teams the sidecar may serve: it must not write into other teams' accounts.
+// platform is the account of failed attempts that no team pays for. No team can be called so.
+const platform = "(platform)"
+
+// batchTo keeps only rows of teams the sidecar may serve, and of the platform's account: it must not write into other
+// teams' accounts.
 func batchTo(b *quotav1.UsageBatch, serves func(team string) bool) *raftlogv1.Op {
 	out := &raftlogv1.UsageBatch{Source: b.GetSource(), FromSeq: b.GetFromSeq(), ToSeq: b.GetToSeq()}
 	for _, r := range b.GetRows() {
-		if !serves(r.GetTeam()) {
+		if team := r.GetTeam(); team != platform && !serves(team) {
 			continue
 		}
 		t := r.GetTokens()

@@ -47,25 +47,21 @@ func (s *Store) SetSecrets(c *quotav1.Credentials) {
 	s.secrets.Store(&m)
 }
 
-// Install puts a snapshot in force and then on disk. An older or broken snapshot is refused and the rules in force
-// stay. When only the writing fails, the rules are in force and the error says that a restart would not have them.
-func (s *Store) Install(snap *quotav1.Snapshot) (*Rules, error) {
-	r, err := Compile(snap)
-	if err != nil {
-		return nil, fmt.Errorf("snapshot %d: %w", snap.GetVersion(), err)
-	}
+// Install puts rules in force and then the snapshot they were compiled from on disk. An error means that only the
+// latter failed: a restart without quotad would have the snapshot before.
+func (s *Store) Install(r *Rules, snap *quotav1.Snapshot) error {
 	s.rules.Store(r)
 	if s.dir == "" {
-		return r, nil
+		return nil
 	}
 	b, err := proto.Marshal(snap)
 	if err == nil {
 		err = writeFile(filepath.Join(s.dir, snapshotFile), b)
 	}
 	if err != nil {
-		return r, fmt.Errorf("keep snapshot %d on disk: %w", snap.GetVersion(), err)
+		return fmt.Errorf("keep snapshot %d on disk: %w", r.Version, err)
 	}
-	return r, nil
+	return nil
 }
 
 // Load puts the last good snapshot on disk in force. It returns the snapshot, or nil when there is none.
