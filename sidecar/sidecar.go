@@ -173,9 +173,11 @@ func (s *Sidecar) Addr() string { return s.data.Addr().String() }
 // OpsAddr is where the ops listener is.
 func (s *Sidecar) OpsAddr() string { return s.ops.Addr().String() }
 
-// Run serves until ctx ends, then drains: it gives bucket leases and shares back first, since a shutdown may be cut
+// Run serves until ctx ends or an operator asks to drain, then drains: it gives bucket leases and shares back first, since a shutdown may be cut
 // short; lets running streams end, up to the drain timeout; and files what they used.
 func (s *Sidecar) Run(ctx context.Context) error {
+	ctx, leave := context.WithCancel(ctx)
+	defer leave()
 	// The rooms outlive ctx: draining needs them.
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -186,7 +188,7 @@ func (s *Sidecar) Run(ctx context.Context) error {
 	rooms.Go(func() error { return s.relay.Run(life) })
 	rooms.Go(func() error { return s.link.Run(life) })
 
-	ops := &http.Server{Handler: s.opsHandler(), ReadHeaderTimeout: 5 * time.Second}
+	ops := &http.Server{Handler: s.opsHandler(leave), ReadHeaderTimeout: 5 * time.Second}
 	listeners, failed := errgroup.WithContext(ctx)
 	listeners.Go(func() error { return s.server.Serve(s.data) })
 	if s.unix != nil {
@@ -209,10 +211,15 @@ func (s *Sidecar) Run(ctx context.Context) error {
 func (s *Sidecar) drain(ctx context.Context) {
 	s.draining.Store(true)
 	s.log.Info("draining")
+	missed := false
 	farewell := func(what string, f func(context.Context) error) {
+		if missed && !s.link.State().Connected {
+			return // quotad is away and was waited for already: the journal and the event files tell it later
+		}
 		ctx, cancel := context.WithTimeout(ctx, leaveWait)
 		defer cancel()
 		if err := f(ctx); err != nil {
+			missed = true
 			s.log.Warn("could not tell quotad before stopping", zap.String("what", what), zap.Error(err))
 		}
 	}

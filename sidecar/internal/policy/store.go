@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,7 +13,10 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
+// snapshotFile holds the SHA-256 of a snapshot, then the snapshot: a flipped bit may make a valid one of it.
 const snapshotFile = "snapshot.pb"
+
+var errDamaged = errors.New("last good snapshot is damaged")
 
 // Store keeps the rules in force, and the provider secrets, which are never written anywhere.
 // All methods may be called from any goroutine; Install has one caller at a time.
@@ -56,7 +60,8 @@ func (s *Store) Install(r *Rules, snap *quotav1.Snapshot) error {
 	}
 	b, err := proto.Marshal(snap)
 	if err == nil {
-		err = writeFile(filepath.Join(s.dir, snapshotFile), b)
+		sum := sha256.Sum256(b)
+		err = writeFile(filepath.Join(s.dir, snapshotFile), append(sum[:], b...))
 	}
 	if err != nil {
 		return fmt.Errorf("keep snapshot %d on disk: %w", r.Version, err)
@@ -76,9 +81,12 @@ func (s *Store) Load() (*quotav1.Snapshot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read last good snapshot: %w", err)
 	}
+	if len(b) < sha256.Size || sha256.Sum256(b[sha256.Size:]) != [sha256.Size]byte(b) {
+		return nil, errDamaged
+	}
 	snap := &quotav1.Snapshot{}
-	if err := proto.Unmarshal(b, snap); err != nil {
-		return nil, fmt.Errorf("last good snapshot is damaged: %w", err)
+	if err := proto.Unmarshal(b[sha256.Size:], snap); err != nil {
+		return nil, fmt.Errorf("%w: %w", errDamaged, err)
 	}
 	r, err := Compile(snap)
 	if err != nil {
