@@ -92,6 +92,8 @@ func TestFaultOfEachKey(t *testing.T) {
 		"ops_listen: 'host:'":       `ops_listen: "host:" is not host:port`,
 		"drain_timeout: 10":         `drain_timeout: "10" is not a duration such as 10m`,
 		"drain_timeout: -1s":        `drain_timeout: must not be negative`,
+		"events_keep_mib: all":      `events_keep_mib: "all" is not a whole number`,
+		"events_keep_mib: -1":       `events_keep_mib: must not be negative`,
 		"log_level: all":            `log_level: unrecognized level: "all"`,
 		"unix_socket: { a: b }":     `unknown key "unix_socket.a"`,
 		"identity: [{}]":            `identity: must be a plain value`,
@@ -148,7 +150,7 @@ func TestLaterSettingsWin(t *testing.T) {
 	host := c.WithDefaults()
 	want := Config{
 		Listen: "127.0.0.1:4000", UnixSocket: "env", OpsListen: "127.0.0.1:4001", Quotad: []string{"h:3", "i:4"}, DataDir: "/file",
-		Identity: "flag", LogLevel: zapcore.ErrorLevel, DrainTimeout: 3 * time.Second, TLS: TLSFiles{"env", "c", "k"},
+		Identity: "flag", LogLevel: zapcore.ErrorLevel, EventsKeepMiB: 1024, DrainTimeout: 3 * time.Second, TLS: TLSFiles{"env", "c", "k"},
 	}
 	if !reflect.DeepEqual(c, want) || !reflect.DeepEqual(host, c) {
 		t.Errorf("got %+v", c)
@@ -163,7 +165,7 @@ func TestLaterSettingsWin(t *testing.T) {
 
 // TestEverySettingWorksEverywhere: each key can be set in the file, by its variable and by its flag, to the same end.
 func TestEverySettingWorksEverywhere(t *testing.T) {
-	values := map[string]string{"log_level": "warn", "drain_timeout": "7s", "quotad": "127.0.0.1:9", "listen": "127.0.0.1:8", "ops_listen": "127.0.0.1:7"}
+	values := map[string]string{"log_level": "warn", "drain_timeout": "7s", "events_keep_mib": "9", "quotad": "127.0.0.1:9", "listen": "127.0.0.1:8", "ops_listen": "127.0.0.1:7"}
 	seen := map[string]bool{}
 	for _, s := range Settings() {
 		for _, name := range []string{s.Key, s.Env(), s.Flag()} {
