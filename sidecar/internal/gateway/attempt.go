@@ -62,6 +62,9 @@ func (g *Gateway) attempt(f *flow) *refusal {
 			return upstreamFailed(f, no)
 		}
 		if last != nil && !g.mayRetry(f, c) {
+			if f.cancel.Cancelled() {
+				return callerGone()
+			}
 			break
 		}
 		failure := g.try(f, c.Deployment, call)
@@ -91,34 +94,28 @@ func (g *Gateway) mayRetry(f *flow, c candidate) bool {
 	if time.Since(f.began) > startWithin*f.alias.Timeouts.FirstToken {
 		return false
 	}
-	pause := time.Duration(0)
-	if c.failed != nil {
-		spread := min(backoffBase<<min(len(f.tried), backoffSteps), backoffMax)
-		pause = max(time.Until(c.at.Add(c.failed.RetryAfter)), rand.N(spread))
-	}
-	if pause > backoffMax {
-		return false // the caller's own retry is the better place to wait
-	}
 	if !g.Route.Retry(time.Now()) {
 		g.Metrics.RetryBudget.Inc()
 		return false
 	}
-	if pause == 0 {
+	if c.failed == nil {
 		return true
 	}
+	spread := min(backoffBase<<min(len(f.tried), backoffSteps), backoffMax)
 	select {
 	case <-f.cancel.Done():
 		return false
-	case <-time.After(pause):
+	case <-time.After(max(time.Until(c.at.Add(c.failed.RetryAfter)), rand.N(spread))):
 		return true
 	}
 }
 
-// worthRepeating says which failures of a deployment may be gone a moment later.
+// worthRepeating says which failures of a deployment may be gone a moment later. For a longer wait the caller's own
+// retry is the better place.
 func worthRepeating(f *exchange.Failure) bool {
 	switch f.Kind {
 	case exchange.FailConnect, exchange.FailOverloaded, exchange.FailInvalid, exchange.FailCut:
-		return !f.Final
+		return !f.Final && f.RetryAfter <= backoffMax
 	}
 	return false
 }
@@ -126,23 +123,19 @@ func worthRepeating(f *exchange.Failure) bool {
 // prepare makes the call to a deployment, or says why there can be none.
 func (g *Gateway) prepare(f *flow, d *exchange.Deployment) (adapter.Call, *exchange.Failure) {
 	ad := g.Adapters[d.Provider]
-	if ad == nil {
-		g.Log.Error("provider is not known to this version", zap.String("deployment", d.ID))
-		return adapter.Call{}, &exchange.Failure{
-			Kind: exchange.FailNotFound, Message: fmt.Sprintf("provider %q is not known to this version", d.Provider),
-		}
+	secret, known := g.Policy.Secret(d.Credential)
+	fault := ""
+	switch {
+	case ad == nil:
+		fault = fmt.Sprintf("provider %q is not known to this version", d.Provider)
+	case d.Credential != "" && !known:
+		fault = fmt.Sprintf("credential %q has not been received", d.Credential)
+	default:
+		return ad.Request(&f.req, d, secret)
 	}
-	var secret []byte
-	if d.Credential != "" {
-		var ok bool
-		if secret, ok = g.Policy.Secret(d.Credential); !ok {
-			g.Log.Error("credential has not been received", zap.String("deployment", d.ID), zap.String("credential", d.Credential))
-			return adapter.Call{}, &exchange.Failure{
-				Kind: exchange.FailCredential, Message: fmt.Sprintf("credential %q has not been received", d.Credential),
-			}
-		}
-	}
-	return ad.Request(&f.req, d, secret)
+	g.Metrics.UpstreamFailures.WithLabelValues(d.ID, kindName(exchange.FailCredential)).Inc()
+	g.Log.Error("deployment is misconfigured", zap.String("deployment", d.ID), zap.String("fault", fault))
+	return adapter.Call{}, &exchange.Failure{Kind: exchange.FailCredential, Message: fault}
 }
 
 // try is one attempt at one deployment. It returns nil once the answer is on its way to the caller.

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/tidwall/gjson"
@@ -134,7 +135,7 @@ func newRig(t *testing.T, providers []*provider, change func(*quotav1.Snapshot))
 	r.must(err)
 	r.must(store.Install(rules, snap))
 	store.SetSecrets(&quotav1.Credentials{})
-	client, err := lease.New(lease.Config{}, log)
+	client, err := lease.New(lease.Config{AskWait: time.Minute}, log) // a busy machine must not look like an outage
 	r.must(err)
 	client.Configure(snap.GetResources())
 	r.ledger = newLedger(client, snap.GetResources())
@@ -285,7 +286,7 @@ func (l *ledger) Send(m *quotav1.SessionRequest) bool {
 func (l *ledger) renew(r *quotav1.Renew) *quotav1.RenewReply {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	reply := &quotav1.RenewReply{Seq: r.GetSeq(), UsableForMs: 10_000, StandbyForMs: 3_600_000}
+	reply := &quotav1.RenewReply{Seq: r.GetSeq(), UsableForMs: 600_000, StandbyForMs: 3_600_000}
 	touched := map[uint64]bool{}
 	for _, c := range r.GetCounters() {
 		id := c.GetResource()
