@@ -140,3 +140,36 @@ func TestBudgetGone(t *testing.T) {
 		t.Errorf("x-gw-budget-remaining %s", got)
 	}
 }
+
+// TestFirstRequestIsRefused: the headers are there before quotad has granted anything.
+func TestFirstRequestIsRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		limits func(*quotav1.Snapshot)
+		body   string
+		status int
+		left   map[string]string // by header
+	}{
+		"by the body": {limited(10, 100_000, 50_000, 2_000_000), `{`, 400, map[string]string{
+			"x-ratelimit-limit-requests": "10", "x-ratelimit-remaining-requests": "10", "x-ratelimit-reset-requests": "0s",
+			"x-ratelimit-limit-tokens": "50000", "x-ratelimit-remaining-tokens": "50000", "x-gw-budget-remaining": "",
+		}},
+		"by the budget": {limited(10, 100_000, 50_000, 1_000), hello, 429, map[string]string{
+			"x-ratelimit-remaining-requests": "10", "x-ratelimit-remaining-tokens": "50000", "x-gw-budget-remaining": "0.000001",
+		}},
+		"by a size": {limited(10, 100_000, 50, 2_000_000), hello, 400, map[string]string{
+			"x-ratelimit-limit-tokens": "50", "x-ratelimit-remaining-tokens": "50", "x-ratelimit-remaining-requests": "10",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newRig(t, []*provider{{id: "a", answer: fine}}, c.limits).chat(c.body)
+			if a.status != c.status {
+				t.Fatalf("%d %s", a.status, a.body)
+			}
+			for h, want := range c.left {
+				if got := a.header.Get(h); got != want {
+					t.Errorf("%s: %q, want %q", h, got, want)
+				}
+			}
+		})
+	}
+}

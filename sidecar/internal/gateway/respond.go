@@ -68,7 +68,7 @@ func (g *Gateway) refuse(f *flow, r *refusal) {
 		g.attemptHeaders(f)
 	}
 	if f.who != nil {
-		g.limitHeaders(f, r.ranOut)
+		g.limitHeaders(f, r)
 	}
 	resp := &f.c.Response
 	resp.SetStatusCode(r.status)
@@ -131,7 +131,7 @@ func (g *Gateway) commonHeaders(f *flow) {
 func (g *Gateway) answerHeaders(f *flow) {
 	g.commonHeaders(f)
 	g.attemptHeaders(f)
-	g.limitHeaders(f, 0)
+	g.limitHeaders(f, nil)
 }
 
 // attemptHeaders says which deployment answered, or failed last, and how many attempts there were.
@@ -142,9 +142,8 @@ func (g *Gateway) attemptHeaders(f *flow) {
 }
 
 // limitHeaders says what is left, of the tightest resource of each kind: OpenAI's names for requests and tokens, ours
-// for money. The resource that ran out, if any, is the one that is told of its kind.
-func (g *Gateway) limitHeaders(f *flow, ranOut uint64) {
-	h := &f.c.Response.Header
+// for money. Of its kind, the resource that made the refusal is the one that is told; r is nil for an answer.
+func (g *Gateway) limitHeaders(f *flow, r *refusal) {
 	var told [3]struct {
 		set, final  bool
 		left, limit int64
@@ -159,10 +158,18 @@ func (g *Gateway) limitHeaders(f *flow, ranOut uint64) {
 			slot = 2
 		}
 		left, limit, reset, ok := g.Lease.Remaining(d.ID)
-		if t := &told[slot]; ok && !t.final && (d.ID == ranOut || !t.set || left < t.left) {
-			t.set, t.final, t.left, t.limit, t.reset = true, d.ID == ranOut, left, limit, reset
+		final := r != nil && r.ranOut == d.ID
+		switch {
+		case final:
+			left, limit, ok = r.left, d.Limit, true // as the error says
+		case !ok && d.Kind != exchange.Money:
+			left, limit, ok = d.Burst, d.Limit, true // nobody here has drawn on it yet
+		}
+		if t := &told[slot]; ok && !t.final && (final || !t.set || left < t.left) {
+			t.set, t.final, t.left, t.limit, t.reset = true, final, left, limit, reset
 		}
 	}
+	h := &f.c.Response.Header
 	for i, unit := range [...]string{"requests", "tokens"} {
 		if t := told[i]; t.set {
 			h.Set("x-ratelimit-limit-"+unit, strconv.FormatInt(t.limit, 10))
