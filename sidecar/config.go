@@ -54,28 +54,38 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
+// Fault is what is wrong with the value of a key.
+type Fault struct{ Key, What string }
+
+func (f Fault) Error() string { return f.Key + ": " + f.What }
+
 // Validate reports every fault, by the name of its key.
 func (c Config) Validate() error {
-	var faults []error
-	fault := func(key, format string, args ...any) {
-		faults = append(faults, fmt.Errorf("%s: %s", key, fmt.Sprintf(format, args...)))
+	var all []error
+	for _, f := range c.faults() {
+		all = append(all, f)
 	}
-	for key, addr := range map[string]string{"listen": c.Listen, "ops_listen": c.OpsListen} {
+	return errors.Join(all...)
+}
+
+func (c Config) faults() (faults []Fault) {
+	fault := func(key, format string, args ...any) {
+		faults = append(faults, Fault{key, fmt.Sprintf(format, args...)})
+	}
+	endpoint := func(key, addr string) {
 		if err := address(addr); err != nil {
 			fault(key, "%v", err)
 		} else if c.Dev && !loopback(addr) {
 			fault(key, "%s is not on loopback, which --dev demands", addr)
 		}
 	}
+	endpoint("listen", c.Listen)
+	endpoint("ops_listen", c.OpsListen)
 	if len(c.Quotad) == 0 {
 		fault("quotad", "required: host:port of at least one node's sidecar plane")
 	}
 	for _, a := range c.Quotad {
-		if err := address(a); err != nil {
-			fault("quotad", "%v", err)
-		} else if c.Dev && !loopback(a) {
-			fault("quotad", "%s is not on loopback, which --dev demands", a)
-		}
+		endpoint("quotad", a)
 	}
 	if c.DataDir == "" {
 		fault("data_dir", "required: the journal and the last good configuration live there")
@@ -91,7 +101,7 @@ func (c Config) Validate() error {
 	if !c.Dev && (c.TLS.CA == "" || c.TLS.Cert == "" || c.TLS.Key == "") {
 		fault("tls", "tls.ca, tls.cert and tls.key are required outside --dev")
 	}
-	return errors.Join(faults...)
+	return faults
 }
 
 func address(a string) error {

@@ -14,9 +14,13 @@ import (
 	"github.com/sluice-gateway/sluice/sidecar/lease"
 )
 
-// opsHandler serves the ops listener.
-func (s *Sidecar) opsHandler() http.Handler {
+// opsHandler serves the ops listener. drain begins what SIGTERM begins.
+func (s *Sidecar) opsHandler(drain func()) http.Handler {
 	mux := http.NewServeMux()
+	mux.HandleFunc("POST /drain", func(w http.ResponseWriter, _ *http.Request) {
+		drain()
+		answer(w, 202, "draining")
+	})
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, 200, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		switch {

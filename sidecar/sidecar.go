@@ -58,7 +58,7 @@ type Sidecar struct {
 	acked           atomic.Uint64 // newest snapshot in force
 	draining        atomic.Bool
 	cluster         atomic.Pointer[string]
-	snapshotFault   atomic.Pointer[string] // why the last good snapshot is not on disk; nil when it is
+	snapshotFault   atomic.Pointer[string] // why the newest snapshot is not in force, or not on disk; nil when it is
 }
 
 // New opens the data directory and the listeners and puts the last good snapshot in force. The configuration must be
@@ -125,7 +125,7 @@ func (s *Sidecar) open() error {
 func (s *Sidecar) restore() {
 	snap, err := s.policy.Load()
 	if err != nil {
-		s.log.Warn("starting without a configuration until quotad is reached", zap.Error(err))
+		s.fault(fmt.Errorf("starting without a configuration until quotad is reached: %w", err))
 	}
 	if snap != nil {
 		s.lease.Configure(snap.GetResources())
@@ -173,9 +173,11 @@ func (s *Sidecar) Addr() string { return s.data.Addr().String() }
 // OpsAddr is where the ops listener is.
 func (s *Sidecar) OpsAddr() string { return s.ops.Addr().String() }
 
-// Run serves until ctx ends, then drains: it gives bucket leases and shares back first, since a shutdown may be cut
+// Run serves until ctx ends or an operator asks to drain, then drains: it gives bucket leases and shares back first, since a shutdown may be cut
 // short; lets running streams end, up to the drain timeout; and files what they used.
 func (s *Sidecar) Run(ctx context.Context) error {
+	ctx, leave := context.WithCancel(ctx)
+	defer leave()
 	// The rooms outlive ctx: draining needs them.
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -186,7 +188,7 @@ func (s *Sidecar) Run(ctx context.Context) error {
 	rooms.Go(func() error { return s.relay.Run(life) })
 	rooms.Go(func() error { return s.link.Run(life) })
 
-	ops := &http.Server{Handler: s.opsHandler(), ReadHeaderTimeout: 5 * time.Second}
+	ops := &http.Server{Handler: s.opsHandler(leave), ReadHeaderTimeout: 5 * time.Second}
 	listeners, failed := errgroup.WithContext(ctx)
 	listeners.Go(func() error { return s.server.Serve(s.data) })
 	if s.unix != nil {
@@ -209,10 +211,15 @@ func (s *Sidecar) Run(ctx context.Context) error {
 func (s *Sidecar) drain(ctx context.Context) {
 	s.draining.Store(true)
 	s.log.Info("draining")
+	missed := false
 	farewell := func(what string, f func(context.Context) error) {
+		if missed && !s.link.State().Connected {
+			return // quotad is away and was waited for already: the journal and the event files tell it later
+		}
 		ctx, cancel := context.WithTimeout(ctx, leaveWait)
 		defer cancel()
 		if err := f(ctx); err != nil {
+			missed = true
 			s.log.Warn("could not tell quotad before stopping", zap.String("what", what), zap.Error(err))
 		}
 	}
@@ -306,24 +313,27 @@ func (s *Sidecar) Handle(m *quotav1.SessionResponse) {
 
 // install puts a snapshot in force. The lease machine learns of new resources before any request can draw on them.
 func (s *Sidecar) install(snap *quotav1.Snapshot) {
-	if _, err := policy.Compile(snap); err != nil {
-		s.log.Error("snapshot refused, the last one stays in force", zap.Error(err))
+	rules, err := policy.Compile(snap)
+	if err != nil {
+		s.fault(fmt.Errorf("snapshot %d is refused, the last one stays in force: %w", snap.GetVersion(), err))
 		return
 	}
 	s.lease.Configure(snap.GetResources())
-	rules, err := s.policy.Install(snap)
-	s.snapshotFault.Store(nil)
-	if err != nil {
-		text := err.Error()
-		s.snapshotFault.Store(&text)
-		s.log.Warn("snapshot is in force but not on disk", zap.Error(err))
-	}
-	if rules == nil {
-		return
-	}
+	s.fault(s.policy.Install(rules, snap))
 	s.acked.Store(rules.Version)
 	s.link.Send(&quotav1.SessionRequest{Message: &quotav1.SessionRequest_ConfigAck{
 		ConfigAck: &quotav1.ConfigAck{Version: rules.Version},
 	}})
 	s.log.Info("configuration in force", zap.Uint64("version", rules.Version), zap.Int("keys", rules.Keys()))
+}
+
+// fault keeps what is wrong with the newest snapshot for /status, nil for nothing.
+func (s *Sidecar) fault(err error) {
+	if err == nil {
+		s.snapshotFault.Store(nil)
+		return
+	}
+	text := err.Error()
+	s.snapshotFault.Store(&text)
+	s.log.Error("configuration", zap.String("fault", text))
 }

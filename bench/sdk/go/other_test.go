@@ -145,7 +145,7 @@ func TestErrors(t *testing.T) {
 }
 
 // TestAnthropicRoute pins today's state: the sidecar speaks the OpenAI dialect only, and /v1/messages arrives in a later
-// version. Until then the Anthropic SDK must show an app a plain 404 of the API, at once and without retries; the test
+// version. Until then the Anthropic SDK must show an app a 404 in its own dialect, at once and without retries; the test
 // fails on the day the route is there, to be replaced by a suite of its own.
 func TestAnthropicRoute(t *testing.T) {
 	c := &counter{RoundTripper: http.DefaultTransport}
@@ -177,8 +177,19 @@ func checkUnknownRoute(t *testing.T, err error) {
 	if !errors.As(err, &e) {
 		t.Fatalf("error %v, want an API error", err)
 	}
-	var body struct{ Error struct{ Code string } }
-	if json.Unmarshal([]byte(e.RawJSON()), &body) != nil || e.StatusCode != 404 || body.Error.Code != "unknown_route" {
-		t.Errorf("status %d, %s", e.StatusCode, e.RawJSON())
+	var body struct {
+		Type  string
+		Error struct {
+			Type    string
+			Details struct {
+				Code string `json:"error_code"`
+			}
+		}
+		RequestID string `json:"request_id"`
+	}
+	if err := json.Unmarshal([]byte(e.RawJSON()), &body); err != nil || e.StatusCode != http.StatusNotFound || body.Type != "error" ||
+		body.Error.Type != "not_found_error" || body.Error.Details.Code != "unknown_route" ||
+		e.RequestID == "" || e.RequestID != body.RequestID || e.Response.Header.Get("x-should-retry") != "false" {
+		t.Errorf("status %d, request %q, %s", e.StatusCode, e.RequestID, e.RawJSON())
 	}
 }

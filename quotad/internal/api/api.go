@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -71,7 +73,20 @@ func (s *Service) Handler() (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("transcode REST: %w", err)
 	}
-	return withCaller(newREST(t)), nil
+	return wholeAlias(withCaller(newREST(t))), nil
+}
+
+// wholeAlias keeps an alias in a path together. The transcoder looks at the decoded path, where a slash would begin
+// another part and a colon a verb; what it finds in a part it decodes once more.
+func wholeAlias(next http.Handler) http.Handler {
+	const before = "/admin/v1/aliases/"
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if alias, ok := strings.CutPrefix(r.URL.Path, before); ok {
+			r = r.Clone(r.Context())
+			r.URL.Path, r.URL.RawPath = before+strings.ReplaceAll(url.PathEscape(alias), ":", "%3A"), ""
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // strictJSON refuses what it does not know: a misspelt dry_run must not be ignored.

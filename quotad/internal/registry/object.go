@@ -121,14 +121,28 @@ func compareRefs(a, b Ref) int {
 	return cmp.Compare(a.ID, b.ID)
 }
 
-func validID(s string) bool {
+func validID(s string) bool { return validName(s, "._-") }
+
+// validAlias allows what callers call models besides: meta-llama/llama-3:free. Names stand in URLs, so that no part
+// between slashes may be one that clients and proxies clean away.
+func validAlias(s string) bool {
+	for part := range strings.SplitSeq(s, "/") {
+		if part == "" || part == "." || part == ".." {
+			return false
+		}
+	}
+	return validName(s, "._-/:")
+}
+
+// validName allows letters, digits and the marks.
+func validName(s, marks string) bool {
 	if s == "" || len(s) > idBytesMax {
 		return false
 	}
 	for i := range len(s) {
 		c := s[i]
 		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
-		if !letter && c != '.' && c != '_' && c != '-' {
+		if !letter && strings.IndexByte(marks, c) < 0 {
 			return false
 		}
 	}
@@ -154,6 +168,8 @@ func validObjectID(kind, id string) bool {
 		return validIdentity(id)
 	case KindOrg:
 		return id == OrgID
+	case KindAlias:
+		return validAlias(id)
 	}
 	return validID(id)
 }

@@ -196,9 +196,12 @@ func (d *document) item(s section, i int, n *yaml.Node) {
 
 func (d *document) goodID(r Ref, path string, line int) bool {
 	if !validObjectID(r.Kind, r.ID) {
-		if r.Kind == KindSidecar {
+		switch r.Kind {
+		case KindSidecar:
 			d.fault(line, path, "%s is not an identity (1 to %d visible ASCII characters)", clip(r.ID), identityBytesMax)
-		} else {
+		case KindAlias:
+			d.fault(line, path, "%s", notAlias(r.ID))
+		default:
 			d.fault(line, path, "%s is not a name (1 to %d of a-z A-Z 0-9 . _ -)", clip(r.ID), idBytesMax)
 		}
 		return false

@@ -98,7 +98,7 @@ func (m *mapping) readKey() *Key {
 	m.with(m.take("app"), "app", parseText(&k.App))
 	m.with(m.take("secret_sha256"), "secret_sha256", parseHash(&k.SecretSHA256))
 	m.boolean("revoked", &k.Revoked, false)
-	k.Aliases = m.list("aliases", "leave it out for all aliases", parseID)
+	k.Aliases = m.list("aliases", "leave it out for all aliases", parseAlias)
 	k.Budget = m.budget()
 	k.Limits = m.limits()
 	m.choice("max_data_class", &k.MaxDataClass, "", dataClasses()...)

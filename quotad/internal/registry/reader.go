@@ -232,6 +232,20 @@ func parseID(to *string) func(string) error {
 	}
 }
 
+func parseAlias(to *string) func(string) error {
+	return func(text string) error {
+		if !validAlias(text) {
+			return notAlias(text)
+		}
+		*to = text
+		return nil
+	}
+}
+
+func notAlias(text string) error {
+	return fmt.Errorf("%s is not an alias (1 to %d of a-z A-Z 0-9 . _ - : and single slashes)", clip(text), idBytesMax)
+}
+
 // text reads a name that is not one of ours, for example a provider's model.
 func parseText(to *string) func(string) error {
 	return func(text string) error {

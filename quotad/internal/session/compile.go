@@ -68,6 +68,7 @@ func compileKey(r *registry.Registry, k registry.Key) *quotav1.Key {
 		Id: k.ID, SecretSha256: sum, Team: k.Team, App: k.App, Aliases: k.Aliases, ExpiresMs: int64(k.Expires),
 		Revoked: k.Revoked, MaxDataClass: k.MaxDataClass, DefaultDataClass: k.DefaultDataClass,
 		Account: team.Account, RequestCapNano: int64(team.RequestCap), Priority: team.Priority,
+		PaysFailedAttempts: team.FailedAttempts == "team",
 		Outage: map[string]quotav1.Outage{
 			"share": quotav1.Outage_OUTAGE_SHARE, "open": quotav1.Outage_OUTAGE_OPEN, "closed": quotav1.Outage_OUTAGE_CLOSED,
 		}[k.Outage],

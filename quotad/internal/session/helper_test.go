@@ -49,7 +49,7 @@ aliases:
   blue-chat: { targets: [{ deployment: blue-d }] }
 teams:
   red: { budget: { monthly: 100 }, limits: { rpm: 600 } }
-  blue: { budget: { monthly: 50 }, limits: { rpm: 60 } }
+  blue: { budget: { monthly: 50 }, limits: { rpm: 60 }, failed_attempts: team }
 keys:
   - { id: red-app, team: red, aliases: [red-chat], secret_sha256: ` + secretHash("r") + ` }
   - { id: blue-app, team: blue, aliases: [blue-chat], secret_sha256: ` + secretHash("b") + ` }

@@ -129,11 +129,14 @@ func complete(r *quotav1.Renew, reply *quotav1.RenewReply) {
 	}
 }
 
-// rows returns the rows of teams that the identity may serve, and how many others there were: a sidecar must not write
-// into other teams' accounts.
+// platform is the account of failed attempts that no team pays for. No team can be called so.
+const platform = "(platform)"
+
+// rows returns the rows of teams that the identity may serve and of the platform's account, and how many others there
+// were: a sidecar must not write into other teams' accounts.
 func (p permit) rows(in []*quotav1.UsageRow) (passed []*quotav1.UsageRow, foreign int) {
 	for _, r := range in {
-		if p.serves(r.GetTeam()) {
+		if r.GetTeam() == platform || p.serves(r.GetTeam()) {
 			passed = append(passed, r)
 		}
 	}

@@ -68,6 +68,9 @@ func TestWelcomeSnapshotCredentials(t *testing.T) {
 		t.Errorf("%d credentials, want 2", len(creds.GetItems()))
 	}
 	for _, k := range snap.GetKeys() {
+		if k.GetPaysFailedAttempts() != (k.GetTeam() == "blue") {
+			t.Errorf("who pays for failed attempts of %s", k.GetTeam())
+		}
 		if len(k.GetDraws()) != 2 || k.GetOutage() != quotav1.Outage_OUTAGE_SHARE || len(k.GetSecretSha256()) != 32 {
 			t.Errorf("key: %v", k)
 		}
@@ -100,16 +103,16 @@ func TestSidecarOfOneTeamSeesOnlyIt(t *testing.T) {
 		t.Error("the snapshot names the other team")
 	}
 
-	ack := s.batch(&quotav1.UsageBatch{Source: "s", FromSeq: 1, ToSeq: 2, Rows: []*quotav1.UsageRow{usageRow("red", 1), usageRow("blue", 2)}})
+	ack := s.batch(&quotav1.UsageBatch{Source: "s", FromSeq: 1, ToSeq: 2, Rows: []*quotav1.UsageRow{usageRow("red", 1), usageRow("blue", 2), usageRow(platform, 4)}})
 	if ack.GetLastSeq() != 2 {
 		t.Errorf("ack: %v", ack)
 	}
-	for team, want := range map[string]int64{"red": 1, "blue": 0} {
+	for team, want := range map[string]int64{"red": 1, "blue": 0, platform: 4} {
 		if got := p.cost(team); got != want {
 			t.Errorf("usage of %s: %d, want %d", team, got, want)
 		}
 	}
-	for _, team := range []string{"blue", ""} {
+	for _, team := range []string{"blue", "", platform} {
 		if r := s.query(&quotav1.UsageQuery{Id: 1, Team: team, ToMs: time.Now().Add(time.Hour).UnixMilli()}); r.GetError() == "" || len(r.GetRows()) != 0 {
 			t.Errorf("query of team %q: %v", team, r)
 		}

@@ -22,8 +22,8 @@ type Annotate func(dst []byte, u exchange.Usage) []byte
 
 // Adapter is one provider's dialect, towards OpenAI-dialect callers. It is stateless and safe for concurrent use.
 type Adapter interface {
-	// Request builds the provider's request. secret may be empty. A *exchange.Failure of kind FailUnsupported or
-	// FailRequest names the field (Param) that cannot be honoured.
+	// Request builds the provider's request. secret may be empty. A *exchange.Failure names the field (Param) at fault:
+	// with kind FailUnsupported this deployment cannot honour it and is passed over, with FailRequest nobody can.
 	Request(r *exchange.Request, d *exchange.Deployment, secret []byte) (Call, *exchange.Failure)
 
 	// Response turns a complete 2xx answer to a request without stream into the caller's body, with the model

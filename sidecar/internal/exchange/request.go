@@ -27,6 +27,7 @@ type Request struct {
 	MaxOutput    int64 // the caller's cap on output tokens, 0 when none was sent
 	// DefaultOutput is the cap the provider is told when the caller sent none; 0 for none.
 	DefaultOutput int64
+	Thinking      int64 // tokens the model may think at the reasoning_effort asked for, 0 for none; part of the output
 	Choices       int64 // n, at least 1
 	InputBytes    int64 // bytes of text in the prompt, tool schemas included, for the estimate
 	InputExtra    int64 // tokens known otherwise: images by formula, token ids as sent
@@ -34,8 +35,9 @@ type Request struct {
 	Tools         bool
 	JSONSchema    bool
 	Vision        bool
-	Feature       string // x-gw-feature, or metadata.feature
-	UserSHA256    string // of x-gw-user, or metadata.user; hex, empty when none
+	AllowDropped  []string // members of the body that may go where they cannot be honoured
+	Feature       string   // x-gw-feature, or metadata.feature
+	UserSHA256    string   // of x-gw-user, safety_identifier, user or metadata.user; hex, empty when none
 }
 
 // Deployment is one place a model runs.

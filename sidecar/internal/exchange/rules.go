@@ -67,6 +67,7 @@ type Principal struct {
 	DefaultDataClass string
 	Account          string
 	RequestCap       NanoUSD // 0: none
+	PaysFailed       bool    // the team pays for failed attempts, not the platform
 }
 
 // Alias is a model name for callers.
@@ -78,6 +79,7 @@ type Alias struct {
 	DefaultMaxOutput int64
 	ReserveCap       bool // reserve the whole output cap, never the learned size
 	Needs            []string
+	AllowDropped     []string // members of a request that may go where they cannot be honoured
 }
 
 // Target is one deployment of an alias.

@@ -3,6 +3,7 @@ package gateway
 import (
 	"time"
 
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 	"github.com/sluice-gateway/sluice/sidecar/lease"
 	"go.uber.org/zap"
@@ -19,7 +20,7 @@ type reservation struct {
 // renew, before a hard budget could be passed.
 const exposureShare = 400
 
-// admit is step 4.
+// admit is step 5.
 func (g *Gateway) admit(f *flow) *refusal {
 	price, no := g.dearest(f)
 	if no != nil {
@@ -34,7 +35,10 @@ func (g *Gateway) admit(f *flow) *refusal {
 	// What can never fit must not count as demand: quotad would lease a whole limit for it, away from other keys.
 	for i, d := range f.who.Draws {
 		if d.Kind != exchange.Money && needs[i].Amount > d.Burst {
-			left, _, _, _ := g.Lease.Remaining(d.ID)
+			left, _, _, known := g.Lease.Remaining(d.ID)
+			if !known {
+				left = d.Burst // nobody has drawn on it yet
+			}
 			return shortOf(lease.Verdict{
 				Reason: lease.TooLarge, Resource: d.ID, Left: left, Needed: needs[i].Amount, Limit: d.Burst,
 			}, d)
@@ -45,7 +49,11 @@ func (g *Gateway) admit(f *flow) *refusal {
 		if v.Reason == lease.CallerGone {
 			return callerGone()
 		}
-		return shortOf(v, f.rules.Resource(v.Resource))
+		no := shortOf(v, f.rules.Resource(v.Resource))
+		if _, _, resetIn, ok := g.Lease.Remaining(v.Resource); ok && v.Reason == lease.Exhausted {
+			no.resetsAt = time.Now().Add(resetIn).Round(time.Second) // fresher than the snapshot
+		}
+		return no
 	}
 	f.hold = hold
 	return nil
@@ -116,13 +124,16 @@ func (g *Gateway) exposed(f *flow, overrun exchange.NanoUSD) bool {
 	return false
 }
 
-// outputCap is the most output tokens of one choice: the caller's cap, or the alias's default, which the provider is
-// then told.
+// outputCap is the most output tokens of one choice: the caller's cap, which is raised for some models that think, or
+// the alias's default, which the provider is then told.
 func (f *flow) outputCap() int64 {
-	if f.req.MaxOutput > 0 {
-		return f.req.MaxOutput
+	switch {
+	case f.req.MaxOutput == 0:
+		return f.req.DefaultOutput
+	case f.req.Thinking > 0:
+		return max(f.req.MaxOutput, adapter.ThinkingRoom)
 	}
-	return f.req.DefaultOutput
+	return f.req.MaxOutput
 }
 
 func (f *flow) series() string { return f.who.Key + "\x00" + f.alias.Name }
@@ -148,9 +159,13 @@ func appendNeeds(dst []lease.Need, draws []*exchange.Resource, input, output int
 	return dst
 }
 
-// release gives an open reservation back whole: nothing billable happened.
+// release gives an open reservation back: whole, unless the team pays for what failed attempts used.
 func (g *Gateway) release(f *flow) {
-	if f.hold.Valid() && !f.settled {
+	switch {
+	case !f.hold.Valid() || f.settled:
+	case f.wasted != exchange.Tokens{}:
+		g.settle(f, exchange.Usage{Source: exchange.FromEstimate}, 0)
+	default:
 		f.settled = true
 		g.Lease.Settle(f.hold, nil)
 	}
@@ -163,7 +178,8 @@ func (g *Gateway) settle(f *flow, u exchange.Usage, cost exchange.NanoUSD) {
 	}
 	f.settled = true
 	var buf [lease.MaxNeeds]lease.Need
-	g.Lease.Settle(f.hold, appendNeeds(buf[:0], f.who.Draws, u.Prompt(), u.Output, cost))
+	all := u.Tokens.Add(f.wasted)
+	g.Lease.Settle(f.hold, appendNeeds(buf[:0], f.who.Draws, all.Prompt(), all.Output, cost+f.wastedCost))
 	if u.Source != exchange.FromProvider {
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	usagev1 "github.com/sluice-gateway/sluice/proto/gen/usage/v1"
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 	"github.com/sluice-gateway/sluice/sidecar/internal/relay"
 	"go.uber.org/zap"
@@ -14,106 +15,149 @@ import (
 const (
 	backoffBase = 100 * time.Millisecond
 	backoffMax  = time.Second
+	// backoffSteps bounds the doubling, which is past backoffMax by then.
+	backoffSteps = 4
 	// startWithin: attempts may begin until this many first-token deadlines after the request, so that a deployment
 	// that used up its own leaves one for the next.
 	startWithin = 2
 )
 
-// attempt is steps 7 and 8: one deployment after the other, until one answers or nothing is left to try. Nothing has
-// reached the caller while it loops.
+// candidate is a deployment that may be tried.
+type candidate struct {
+	exchange.Target
+	failed *exchange.Failure // how it failed before, nil when it has not been tried
+	at     time.Time         // when it did
+}
+
+// attempt is step 6: one deployment after the other, until one answers or nothing is left to try. Nothing has reached
+// the caller while it loops. A deployment that cannot honour the request is no candidate, and passing over it is no
+// attempt; one that failed in a way that may be over soon goes to the end of the queue.
 func (g *Gateway) attempt(f *flow) *refusal {
 	g.Route.Request(f.began)
 	order, wait := g.Route.Order(time.Now(), f.targets)
 	if len(order) == 0 {
 		return breakersOpen(wait)
 	}
-	var last *exchange.Failure
-	for n := 0; n < f.alias.MaxAttempts; n++ {
-		t := order[n%len(order)]
-		if n > 0 {
-			if !g.mayRetry(f, n, len(order), t, last) {
-				break
+	queue := make([]candidate, len(order), len(order)+f.alias.MaxAttempts)
+	for i, t := range order {
+		queue[i].Target = t
+	}
+	var last, unfit *exchange.Failure
+	tooSmall := int64(-1) // the widest window that was too small
+	for len(queue) > 0 && len(f.tried) < f.alias.MaxAttempts {
+		c := queue[0]
+		queue = queue[1:]
+		if c.Deployment.ContextTokens <= tooSmall {
+			continue
+		}
+		call, no := g.prepare(f, c.Deployment)
+		switch {
+		case no == nil:
+		case no.Kind.Failover():
+			if unfit == nil || unfit.Kind == exchange.FailUnsupported { // our own faults come before the caller's
+				unfit = no
 			}
+			continue
+		default:
+			return upstreamFailed(f, no)
 		}
-		failure := g.try(f, t.Deployment, n+1)
-		if failure == nil {
-			return nil
-		}
-		if failure.Kind == exchange.FailCancelled {
-			return callerGone()
-		}
-		last = failure
-		if !failure.Kind.Failover() {
+		if last != nil && !g.mayRetry(f, c) {
+			if f.cancel.Cancelled() {
+				return callerGone()
+			}
 			break
 		}
+		failure := g.try(f, c.Deployment, call)
+		switch {
+		case failure == nil:
+			return nil
+		case failure.Kind == exchange.FailCancelled:
+			return callerGone()
+		case !failure.Kind.Failover():
+			return upstreamFailed(f, failure)
+		case failure.Kind == exchange.FailContext:
+			tooSmall = max(tooSmall, c.Deployment.ContextTokens)
+		case worthRepeating(failure):
+			queue = append(queue, candidate{c.Target, failure, time.Now()})
+		}
+		last = failure
 	}
-	return upstreamFailed(last, f.tried)
+	if last == nil {
+		last = unfit
+	}
+	return upstreamFailed(f, last)
 }
 
-// mayRetry decides on attempt n (from 0) and waits out the backoff when it would go back to a deployment that has
+// mayRetry decides on one more attempt, and waits until it may begin when it goes back to a deployment that has
 // already failed.
-func (g *Gateway) mayRetry(f *flow, n, deployments int, t exchange.Target, last *exchange.Failure) bool {
+func (g *Gateway) mayRetry(f *flow, c candidate) bool {
 	if time.Since(f.began) > startWithin*f.alias.Timeouts.FirstToken {
-		return false
-	}
-	again := n >= deployments
-	if again && (last.Final || !worthRepeating(last.Kind)) {
-		return false
-	}
-	if last.Kind == exchange.FailContext && !g.wider(f, t) {
 		return false
 	}
 	if !g.Route.Retry(time.Now()) {
 		g.Metrics.RetryBudget.Inc()
 		return false
 	}
-	if !again {
+	if c.failed == nil {
 		return true
 	}
-	pause := max(last.RetryAfter, rand.N(min(backoffBase<<(n-deployments), backoffMax)))
-	if pause > backoffMax {
-		return false // the caller's own retry is the better place to wait
-	}
+	spread := min(backoffBase<<min(len(f.tried), backoffSteps), backoffMax)
 	select {
 	case <-f.cancel.Done():
 		return false
-	case <-time.After(pause):
+	case <-time.After(max(time.Until(c.at.Add(c.failed.RetryAfter)), rand.N(spread))):
 		return true
 	}
 }
 
-// worthRepeating says which failures of a deployment may be gone a moment later.
-func worthRepeating(k exchange.FailureKind) bool {
-	switch k {
+// worthRepeating says which failures of a deployment may be gone a moment later. For a longer wait the caller's own
+// retry is the better place.
+func worthRepeating(f *exchange.Failure) bool {
+	switch f.Kind {
 	case exchange.FailConnect, exchange.FailOverloaded, exchange.FailInvalid, exchange.FailCut:
-		return true
+		return !f.Final && f.RetryAfter <= backoffMax
 	}
 	return false
 }
 
-// wider reports whether a deployment's window is larger than the one that was too small.
-func (g *Gateway) wider(f *flow, t exchange.Target) bool {
-	return t.Deployment.ContextTokens > f.target.ContextTokens
+// prepare makes the call to a deployment, or says why there can be none.
+func (g *Gateway) prepare(f *flow, d *exchange.Deployment) (adapter.Call, *exchange.Failure) {
+	ad := g.Adapters[d.Provider]
+	secret, known := g.Policy.Secret(d.Credential)
+	fault := ""
+	switch {
+	case ad == nil:
+		fault = fmt.Sprintf("provider %q is not known to this version", d.Provider)
+	case d.Credential != "" && !known:
+		fault = fmt.Sprintf("credential %q has not been received", d.Credential)
+	default:
+		return ad.Request(&f.req, d, secret)
+	}
+	g.Metrics.UpstreamFailures.WithLabelValues(d.ID, kindName(exchange.FailCredential)).Inc()
+	g.Log.Error("deployment is misconfigured", zap.String("deployment", d.ID), zap.String("fault", fault))
+	return adapter.Call{}, &exchange.Failure{Kind: exchange.FailCredential, Message: fault}
 }
 
 // try is one attempt at one deployment. It returns nil once the answer is on its way to the caller.
-func (g *Gateway) try(f *flow, d *exchange.Deployment, number int) *exchange.Failure {
-	start := time.Now()
+func (g *Gateway) try(f *flow, d *exchange.Deployment, call adapter.Call) *exchange.Failure {
+	start, number := time.Now(), len(f.tried)+1
 	f.target = d
-	ans, failure := g.call(f, d, number)
+	up := relay.Upstream{BaseURL: d.BaseURL, Timeouts: f.alias.Timeouts}
+	ans, failure := g.Relay.Open(&f.cancel, up, call, f.req.Stream, g.Adapters[d.Provider], &f.req,
+		func(dst []byte, u exchange.Usage) []byte { return g.annotate(dst, f, d, number, u) })
 	if failure != nil {
-		g.Route.Report(time.Now(), d.ID, failure.Kind)
+		g.Route.Report(time.Now(), d.ID, failure)
 		f.tried = append(f.tried, attempt{d.ID, failure.Kind, failure.Status, failure.Message})
 		g.failed(f, d, number, start, ans, failure)
 		return failure
 	}
 	f.tried = append(f.tried, attempt{Deployment: d.ID, Status: ans.Status})
-	g.answerHeaders(f, number)
+	g.answerHeaders(f)
 	if ans.Stream != nil {
 		g.stream(f, ans, number, start)
 		return nil
 	}
-	g.Route.Report(time.Now(), d.ID, exchange.FailNone)
+	g.Route.Report(time.Now(), d.ID, nil)
 	u := g.known(f, ans.Usage, int64(len(ans.Body)))
 	g.done(f, ended{
 		d: d, number: number, start: start, ans: ans, usage: u,
@@ -125,32 +169,6 @@ func (g *Gateway) try(f *flow, d *exchange.Deployment, number int) *exchange.Fai
 	return nil
 }
 
-func (g *Gateway) call(f *flow, d *exchange.Deployment, number int) (*relay.Answer, *exchange.Failure) {
-	ad := g.Adapters[d.Provider]
-	if ad == nil {
-		return nil, &exchange.Failure{
-			Kind: exchange.FailNotFound, Message: fmt.Sprintf("provider %q is not known to this version", d.Provider),
-		}
-	}
-	var secret []byte
-	if d.Credential != "" {
-		var ok bool
-		if secret, ok = g.Policy.Secret(d.Credential); !ok {
-			return nil, &exchange.Failure{
-				Kind: exchange.FailCredential, Message: fmt.Sprintf("credential %q has not been received", d.Credential),
-			}
-		}
-	}
-	call, failure := ad.Request(&f.req, d, secret)
-	if failure != nil {
-		return nil, failure
-	}
-	up := relay.Upstream{BaseURL: d.BaseURL, Timeouts: f.alias.Timeouts}
-	return g.Relay.Open(&f.cancel, up, call, f.req.Stream, ad, &f.req, func(dst []byte, u exchange.Usage) []byte {
-		return g.annotate(dst, f, d, number, u)
-	})
-}
-
 // stream hands the answer to fasthttp, which pulls it through WriteTo after the handler has returned.
 func (g *Gateway) stream(f *flow, ans *relay.Answer, number int, start time.Time) {
 	f.streaming = true
@@ -160,11 +178,7 @@ func (g *Gateway) stream(f *flow, ans *relay.Answer, number int, start time.Time
 	g.Metrics.OpenStreams.Inc()
 	s.OnEnd = func(o relay.Outcome) {
 		g.Metrics.OpenStreams.Dec()
-		kind := exchange.FailNone
-		if o.Failure != nil {
-			kind = o.Failure.Kind
-		}
-		g.Route.Report(time.Now(), d.ID, kind)
+		g.Route.Report(time.Now(), d.ID, o.Failure)
 		u := g.known(f, o.Usage, o.Delivered)
 		e := ended{
 			d: d, number: number, start: start, ans: ans, usage: u, billed: true,
@@ -220,7 +234,8 @@ func (g *Gateway) inputOf(f *flow) int64 {
 	return g.Estimate.TextTokens(f.target.ID, f.input.Bytes) + f.input.Extra
 }
 
-// failed records an attempt that brought nothing. Its tokens, if the provider stated any, are on the platform.
+// failed records an attempt that brought nothing. What the provider may invoice for it is the platform's, or the
+// team's when its policy says so.
 func (g *Gateway) failed(f *flow, d *exchange.Deployment, number int, start time.Time, ans *relay.Answer, failure *exchange.Failure) {
 	g.Metrics.UpstreamFailures.WithLabelValues(d.ID, kindName(failure.Kind)).Inc()
 	switch failure.Kind {
@@ -229,14 +244,31 @@ func (g *Gateway) failed(f *flow, d *exchange.Deployment, number int, start time
 		g.Log.Error("deployment is misconfigured", zap.String("deployment", d.ID), zap.Int("status", failure.Status),
 			zap.String("code", failure.Code), zap.String("request_id", f.req.ID))
 	}
-	if ans == nil {
-		ans = &relay.Answer{}
-	}
 	e := ended{d: d, number: number, start: start, ans: ans, usage: ans.Usage, status: usagev1.Status_STATUS_FAILED}
 	if failure.Kind == exchange.FailCancelled {
 		e.status = usagev1.Status_STATUS_CANCELLED
 	}
-	g.event(f, e)
+	if ans.Sent && ans.Usage.Source != exchange.FromProvider && mayBeInvoiced(failure.Kind) {
+		e.usage = exchange.Usage{Tokens: exchange.Tokens{Input: g.inputOf(f)}, Source: exchange.FromEstimate}
+	}
+	e.platform = !f.who.PaysFailed
+	cost := g.event(f, e)
+	if e.platform {
+		g.Metrics.PlatformCost.Add(float64(cost))
+		return
+	}
+	f.wasted = f.wasted.Add(e.usage.Tokens)
+	f.wastedCost += cost
+}
+
+// mayBeInvoiced says after which failures of a request that had been sent the provider may charge for the prompt: it
+// took the request and no more is known. One that answered with an error does not.
+func mayBeInvoiced(k exchange.FailureKind) bool {
+	switch k {
+	case exchange.FailTimeout, exchange.FailCut, exchange.FailConnect:
+		return true
+	}
+	return false
 }
 
 // ended is how an attempt went.
@@ -249,9 +281,10 @@ type ended struct {
 	usage      exchange.Usage
 	status     usagev1.Status
 	billed     bool
+	platform   bool // the platform pays, not the team
 }
 
-// done is steps 9 and 10 of an answered request: settle, then the usage event. For a stream both happen before its
+// done is steps 7 and 8 of an answered request: settle, then the usage event. For a stream both happen before its
 // last bytes go out, because clients hang up on [DONE].
 func (g *Gateway) done(f *flow, e ended) {
 	cost := g.event(f, e)
@@ -269,7 +302,8 @@ func (g *Gateway) event(f *flow, e ended) exchange.NanoUSD {
 		RequestId: f.req.ID, Attempt: int32(e.number), AtMs: end.UnixMilli(),
 		Team: f.who.Team, Key: f.who.Key, App: f.who.App, Feature: f.req.Feature, UserSha256: f.req.UserSHA256,
 		Alias: f.alias.Name, Deployment: e.d.ID, Billed: e.billed, Status: e.status,
-		Source: usagev1.Source(e.usage.Source), Tokens: protoTokens(e.usage.Tokens),
+		PlatformPays: e.platform,
+		Source:       usagev1.Source(e.usage.Source), Tokens: protoTokens(e.usage.Tokens),
 		CostNano: int64(cost), PriceVersion: version,
 		UpstreamStatus: int32(e.ans.Status), UpstreamRequestId: e.ans.UpstreamRequestID,
 		FirstTokenMs: e.firstToken.Milliseconds(), DurationMs: end.Sub(e.start).Milliseconds(),

@@ -26,10 +26,7 @@ func (g *Gateway) lookup(c *fasthttp.RequestCtx, answer func(*flow) *refusal) {
 	f := &flow{c: c, began: time.Now(), rules: g.Policy.Rules()}
 	f.req.ID = requestID(c)
 	defer g.access(f)
-	no := unavailable("the sidecar has no configuration yet: quotad has not been reached since its first start")
-	if f.rules != nil {
-		no = g.authenticate(f)
-	}
+	no := g.authenticate(f)
 	if no == nil {
 		g.commonHeaders(f)
 		no = answer(f)

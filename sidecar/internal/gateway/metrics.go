@@ -10,6 +10,7 @@ type Metrics struct {
 	OpenStreams      prometheus.Gauge
 	Unpriced         prometheus.Counter
 	RetryBudget      prometheus.Counter
+	PlatformCost     prometheus.Counter
 	Panics           prometheus.Counter
 }
 
@@ -35,7 +36,9 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}),
 		Unpriced:    counter("sluice_unpriced_total", "Times a deployment was passed over for want of a price."),
 		RetryBudget: counter("sluice_retry_budget_exhausted_total", "Retries not made because the retry budget was empty."),
-		Panics:      counter("sluice_panics_total", "Panics while serving. 0, or a fault in the sidecar."),
+		PlatformCost: counter("sluice_platform_cost_nano_total",
+			"Nano-dollars of failed attempts that providers may invoice and no team pays for."),
+		Panics: counter("sluice_panics_total", "Panics while serving. 0, or a fault in the sidecar."),
 	}
 	reg.MustRegister(m.OpenStreams)
 	return m

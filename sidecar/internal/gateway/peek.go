@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 
@@ -34,6 +35,7 @@ func peek(r *exchange.Request) *badField {
 	}
 	r.Choices = 1
 	var bad *badField
+	var safety, user, annotated string
 	seen := map[string]bool{}
 	body.ForEach(func(k, v gjson.Result) bool {
 		if seen[k.Str] {
@@ -42,11 +44,22 @@ func peek(r *exchange.Request) *badField {
 			return false
 		}
 		seen[k.Str] = true
+		switch k.Str {
+		case "safety_identifier":
+			safety = v.Str
+		case "user":
+			user = v.Str
+		case "metadata":
+			annotated = v.Get("user").Str
+		}
 		bad = peekMember(r, k.Str, v)
 		return bad == nil
 	})
 	if bad != nil {
 		return bad
+	}
+	if r.UserSHA256 == "" {
+		r.UserSHA256 = hashUser(cmp.Or(safety, user, annotated))
 	}
 	if r.Model == "" {
 		return &badField{"model", "model is required: the name of an alias"}
@@ -67,16 +80,9 @@ func peekMember(r *exchange.Request, name string, v gjson.Result) *badField {
 			return &badField{name, "model must be a string"}
 		}
 		r.Model = v.Str
-	case "user":
-		if v.Type == gjson.String && r.UserSHA256 == "" {
-			r.UserSHA256 = hashUser(v.Str)
-		}
 	case "metadata":
 		if f := v.Get("feature"); f.Type == gjson.String && r.Feature == "" {
 			r.Feature = f.Str
-		}
-		if u := v.Get("user"); u.Type == gjson.String && r.UserSHA256 == "" {
-			r.UserSHA256 = hashUser(u.Str)
 		}
 	}
 	if r.Operation == exchange.Embeddings {
@@ -104,6 +110,8 @@ func peekChat(r *exchange.Request, name string, v gjson.Result) *badField {
 		if n > 0 && (r.MaxOutput == 0 || n < r.MaxOutput) {
 			r.MaxOutput = n
 		}
+	case "reasoning_effort":
+		r.Thinking = adapter.ThinkingTokens(v.Str)
 	case "n":
 		n, bad := count(name, v, 1, choicesMax)
 		if bad != nil {

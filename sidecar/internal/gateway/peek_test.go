@@ -24,6 +24,27 @@ func TestPeekChat(t *testing.T) {
 	}
 }
 
+// TestPeekUser: the order of members does not decide who the end user is.
+func TestPeekUser(t *testing.T) {
+	const rest = `"model":"a","messages":[{"role":"user","content":"x"}]`
+	for body, want := range map[string]string{
+		`{"metadata":{"user":"m"},"user":"u","safety_identifier":"s",` + rest + `}`:  "s",
+		`{"safety_identifier":"s",` + rest + `,"user":"u"}`:                          "s",
+		`{"metadata":{"user":"m"},` + rest + `,"user":"u","safety_identifier":null}`: "u",
+		`{"metadata":{"user":"m"},` + rest + `,"user":5}`:                            "m",
+		`{` + rest + `}`: "",
+	} {
+		r := exchange.Request{Operation: exchange.Chat, Body: []byte(body)}
+		if bad := peek(&r); bad != nil || r.UserSHA256 != hashUser(want) {
+			t.Errorf("%s: %v %s", body, bad, r.UserSHA256)
+		}
+		r = exchange.Request{Operation: exchange.Chat, Body: []byte(body), UserSHA256: "header"}
+		if peek(&r); r.UserSHA256 != "header" {
+			t.Errorf("%s: the header must win", body)
+		}
+	}
+}
+
 func TestPeekRefuses(t *testing.T) {
 	const ok = `"messages":[{"role":"user","content":"x"}]`
 	for name, c := range map[string]struct{ body, param string }{

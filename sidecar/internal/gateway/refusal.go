@@ -8,6 +8,7 @@ import (
 	"github.com/sluice-gateway/sluice/sidecar/internal/auth"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 	"github.com/sluice-gateway/sluice/sidecar/lease"
+	"github.com/tidwall/gjson"
 	"github.com/valyala/fasthttp"
 )
 
@@ -24,7 +25,8 @@ type refusal struct {
 	retry   bool          // x-should-retry
 	after   time.Duration // retry-after; 0 sends none
 
-	scope    string // what ran out
+	ranOut   uint64 // the resource, 0 for none
+	scope    string // its name
 	left     int64
 	needed   int64
 	limit    int64
@@ -35,13 +37,12 @@ type refusal struct {
 }
 
 const (
-	typeInvalid  = "invalid_request_error"
-	typeAuth     = "authentication_error"
-	typeDenied   = "permission_error"
-	typeLimit    = "rate_limit_error"
-	typeQuota    = "insufficient_quota"
-	typeServer   = "server_error"
-	typeNotFound = "not_found_error"
+	typeInvalid = "invalid_request_error"
+	typeAuth    = "authentication_error"
+	typeDenied  = "permission_error"
+	typeLimit   = "rate_limit_error"
+	typeQuota   = "insufficient_quota"
+	typeServer  = "server_error"
 )
 
 func badRequest(param, message string) *refusal {
@@ -59,17 +60,25 @@ func tooLarge(limit int) *refusal {
 	}
 }
 
-func notFound(path string) *refusal {
+func notServed(method, path string) *refusal {
 	return &refusal{
-		status: 404, kind: typeInvalid, code: "unknown_route", message: "no route " + strconv.Quote(path),
+		status: 404, kind: typeInvalid, code: "unknown_route",
+		message: fmt.Sprintf("%s %s is not served by this gateway", visible(method), visible(path)),
 	}
 }
 
-func methodNotAllowed(method string) *refusal {
+func methodNotAllowed(method, path string) *refusal {
 	return &refusal{
 		status: 405, kind: typeInvalid, code: "method_not_allowed",
-		message: "method " + strconv.Quote(method) + " is not allowed here",
+		message: fmt.Sprintf("%s is not served with method %s", visible(path), visible(method)),
 	}
+}
+
+// visible keeps a caller's text short and on one line.
+func visible(s string) string {
+	const most = 200
+	q := strconv.Quote(clipTo(s, most))
+	return q[1 : len(q)-1]
 }
 
 func unknownAlias(name string) *refusal {
@@ -132,7 +141,7 @@ func shortOf(v lease.Verdict, res *exchange.Resource) *refusal {
 		res = &exchange.Resource{Scope: "limit"}
 	}
 	r := &refusal{
-		status: 429, kind: typeLimit, scope: res.Name(), left: v.Left, needed: v.Needed, limit: res.Limit,
+		status: 429, kind: typeLimit, ranOut: res.ID, scope: res.Name(), left: v.Left, needed: v.Needed, limit: res.Limit,
 		unit: unitOf(res.Kind), numbers: true, retry: true, after: max(v.RetryAfter, time.Millisecond),
 	}
 	numbers := fmt.Sprintf("%s left, %s needed, limit %s", r.number(r.left), r.number(r.needed), r.number(r.limit))
@@ -169,15 +178,16 @@ func unitOf(k exchange.Kind) string {
 }
 
 // upstreamFailed turns the last failure of a request's attempts into the caller's answer. The provider's own limits
-// are named as theirs, and faults of our credentials are not shown.
-func upstreamFailed(f *exchange.Failure, tried []attempt) *refusal {
+// are named as theirs, and faults of our credentials are not shown. Where the gateway has tried more than once already
+// and nobody knows when to come back, a client should not multiply the calls.
+func upstreamFailed(fl *flow, f *exchange.Failure) *refusal {
 	r := &refusal{
-		status: 502, kind: typeServer, code: "upstream_error", message: f.Message, attempts: tried,
-		after: min(f.RetryAfter, retryMax), retry: !f.Final,
+		status: 502, kind: typeServer, code: "upstream_error", message: f.Message, attempts: fl.tried,
+		after: min(f.RetryAfter, retryMax), retry: !f.Final && (len(fl.tried) <= 1 || f.RetryAfter > 0),
 	}
 	switch f.Kind {
 	case exchange.FailRequest, exchange.FailContext, exchange.FailPolicy, exchange.FailUnsupported:
-		r.status, r.kind, r.code, r.param, r.retry = 400, typeInvalid, f.Code, f.Param, false
+		r.status, r.kind, r.code, r.param, r.retry = 400, typeInvalid, f.Code, asSent(&fl.req, f.Param), false
 		if f.Status == fasthttp.StatusRequestEntityTooLarge {
 			r.status = f.Status
 		}
@@ -190,7 +200,7 @@ func upstreamFailed(f *exchange.Failure, tried []attempt) *refusal {
 	case exchange.FailRateLimited:
 		r.status, r.kind, r.code = 429, typeLimit, "upstream_rate_limited"
 		r.message = "the provider's own rate limit is used up"
-		r.after = max(r.after, time.Second)
+		r.after, r.retry = max(r.after, time.Second), !f.Final
 	case exchange.FailOverloaded:
 		r.status, r.code = 503, "upstream_overloaded"
 		r.after = max(r.after, time.Second)
@@ -209,6 +219,16 @@ func upstreamFailed(f *exchange.Failure, tried []attempt) *refusal {
 		r.retry = false
 	}
 	return r
+}
+
+// asSent is a member's name as the caller wrote it: the cap on output has two names, and providers know one.
+func asSent(r *exchange.Request, param string) string {
+	const old, now = "max_tokens", "max_completion_tokens"
+	other := map[string]string{old: now, now: old}[param]
+	if other == "" || gjson.GetBytes(r.Body, param).Exists() || !gjson.GetBytes(r.Body, other).Exists() {
+		return param
+	}
+	return other
 }
 
 func breakersOpen(wait time.Duration) *refusal {

@@ -60,79 +60,32 @@ func clipTo(s string, most int) string {
 
 func callerGone() *refusal { return &refusal{status: statusGone} }
 
-// refuse writes a refusal in the OpenAI dialect. Every error object has all four of OpenAI's members; ours come after.
+// refuse answers with a refusal, in the caller's dialect.
 func (g *Gateway) refuse(f *flow, r *refusal) {
 	f.c.Response.Reset()
 	g.commonHeaders(f)
-	if f.who != nil {
-		g.limitHeaders(f)
+	if len(f.tried) > 0 {
+		g.attemptHeaders(f)
 	}
-	writeRefusal(&f.c.Response, r)
-	g.Metrics.Refusals.WithLabelValues(r.code).Inc()
-}
-
-func writeRefusal(resp *fasthttp.Response, r *refusal) {
+	if f.who != nil {
+		g.limitHeaders(f, r)
+	}
+	resp := &f.c.Response
 	resp.SetStatusCode(r.status)
 	resp.Header.SetContentType("application/json")
-	h := &resp.Header
-	h.Set("x-should-retry", strconv.FormatBool(r.retry))
+	resp.Header.Set("x-should-retry", strconv.FormatBool(r.retry))
 	if r.retry && r.after > 0 {
 		after := min(r.after, retryMax)
-		h.Set("retry-after", strconv.FormatInt(int64(math.Ceil(after.Seconds())), 10))
-		h.Set("retry-after-ms", strconv.FormatInt(int64((after+time.Millisecond-1)/time.Millisecond), 10))
+		resp.Header.Set("retry-after", strconv.FormatInt(int64(math.Ceil(after.Seconds())), 10))
+		resp.Header.Set("retry-after-ms", strconv.FormatInt(int64((after+time.Millisecond-1)/time.Millisecond), 10))
 	}
-	b := append([]byte(nil), `{"error":{"message":`...)
-	b = appendString(b, r.message)
-	b = append(b, `,"type":`...)
-	b = appendString(b, r.kind)
-	b = append(b, `,"param":`...)
-	if r.param == "" {
-		b = append(b, "null"...)
+	if f.speaks == anthropicDialect {
+		resp.Header.Set("request-id", f.req.ID)
+		resp.SetBodyRaw(r.appendAnthropic(nil, f.req.ID))
 	} else {
-		b = appendString(b, r.param)
+		resp.SetBodyRaw(r.appendOpenAI(nil))
 	}
-	b = append(b, `,"code":`...)
-	b = appendString(b, r.code)
-	if r.scope != "" {
-		b = append(b, `,"scope":`...)
-		b = appendString(b, r.scope)
-	}
-	if r.numbers {
-		b = r.appendAmount(append(b, `,"left":`...), r.left)
-		b = r.appendAmount(append(b, `,"needed":`...), r.needed)
-		b = r.appendAmount(append(b, `,"limit":`...), r.limit)
-		b = append(b, `,"unit":`...)
-		b = appendString(b, r.unit)
-	}
-	if !r.resetsAt.IsZero() {
-		b = append(b, `,"resets_at":`...)
-		b = appendString(b, r.resetsAt.UTC().Format(time.RFC3339))
-	}
-	if len(r.attempts) > 0 {
-		b = append(b, `,"attempts":[`...)
-		for i, a := range r.attempts {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b = append(b, `{"deployment":`...)
-			b = appendString(b, a.Deployment)
-			b = append(b, `,"failure":`...)
-			b = appendString(b, kindName(a.Kind))
-			b = append(b, `,"status":`...)
-			b = strconv.AppendInt(b, int64(a.Status), 10)
-			b = append(b, '}')
-		}
-		b = append(b, ']')
-	}
-	resp.SetBodyRaw(append(b, "}}"...))
-}
-
-// appendAmount writes money as an exact decimal number of dollars, other amounts as whole numbers.
-func (r *refusal) appendAmount(b []byte, n int64) []byte {
-	if r.unit == "usd" {
-		return appendUSD(b, exchange.NanoUSD(n))
-	}
-	return strconv.AppendInt(b, n, 10)
+	g.Metrics.Refusals.WithLabelValues(r.code).Inc()
 }
 
 func kindName(k exchange.FailureKind) string {
@@ -175,20 +128,24 @@ func (g *Gateway) commonHeaders(f *flow) {
 	}
 }
 
-func (g *Gateway) answerHeaders(f *flow, attempts int) {
+func (g *Gateway) answerHeaders(f *flow) {
 	g.commonHeaders(f)
+	g.attemptHeaders(f)
+	g.limitHeaders(f, nil)
+}
+
+// attemptHeaders says which deployment answered, or failed last, and how many attempts there were.
+func (g *Gateway) attemptHeaders(f *flow) {
 	h := &f.c.Response.Header
 	h.Set("x-gw-deployment", f.target.ID)
-	h.Set("x-gw-attempts", strconv.Itoa(attempts))
-	g.limitHeaders(f)
+	h.Set("x-gw-attempts", strconv.Itoa(len(f.tried)))
 }
 
 // limitHeaders says what is left, of the tightest resource of each kind: OpenAI's names for requests and tokens, ours
-// for money.
-func (g *Gateway) limitHeaders(f *flow) {
-	h := &f.c.Response.Header
+// for money. Of its kind, the resource that made the refusal is the one that is told; r is nil for an answer.
+func (g *Gateway) limitHeaders(f *flow, r *refusal) {
 	var told [3]struct {
-		set         bool
+		set, final  bool
 		left, limit int64
 		reset       time.Duration
 	}
@@ -201,10 +158,18 @@ func (g *Gateway) limitHeaders(f *flow) {
 			slot = 2
 		}
 		left, limit, reset, ok := g.Lease.Remaining(d.ID)
-		if t := &told[slot]; ok && (!t.set || left < t.left) {
-			t.set, t.left, t.limit, t.reset = true, left, limit, reset
+		final := r != nil && r.ranOut == d.ID
+		switch {
+		case final:
+			left, limit, ok = r.left, d.Limit, true // as the error says
+		case !ok && d.Kind != exchange.Money:
+			left, limit, ok = d.Burst, d.Limit, true // nobody here has drawn on it yet
+		}
+		if t := &told[slot]; ok && !t.final && (final || !t.set || left < t.left) {
+			t.set, t.final, t.left, t.limit, t.reset = true, final, left, limit, reset
 		}
 	}
+	h := &f.c.Response.Header
 	for i, unit := range [...]string{"requests", "tokens"} {
 		if t := told[i]; t.set {
 			h.Set("x-ratelimit-limit-"+unit, strconv.FormatInt(t.limit, 10))

@@ -40,14 +40,14 @@ type Gateway struct {
 // the reservation once and records what was used. For a stream the last two steps run when the stream ends.
 func (g *Gateway) serve(c *fasthttp.RequestCtx, op exchange.Operation) {
 	f := g.begin(c, op)
-	defer g.finish(f) // 9 settle, 10 usage event
+	defer g.finish(f) // 7 settle, 8 usage event
 	for _, step := range [...]func(*flow) *refusal{
-		g.read,         // 1 bytes → the facts of the request
-		g.authenticate, // 2 key → principal
+		g.authenticate, // 1 key → principal: strangers learn nothing from what they send
+		g.read,         // 2 bytes → the facts of the request
 		g.permit,       // 3 policy and data class
-		g.candidates,   // 6 route: who may serve it, which sets the price of
-		g.admit,        // 4 admission: reserve in every scope, all or nothing
-		g.attempt,      // 7 adapter and 8 relay, with failover until the first real token
+		g.candidates,   // 4 route: who may serve it, which sets the price of
+		g.admit,        // 5 admission: reserve in every scope, all or nothing
+		g.attempt,      // 6 adapter and relay, with failover until the first real token
 	} {
 		if no := step(f); no != nil {
 			g.refuse(f, no)
@@ -59,6 +59,7 @@ func (g *Gateway) serve(c *fasthttp.RequestCtx, op exchange.Operation) {
 // flow is one request on its way. It belongs to the goroutine of its handler.
 type flow struct {
 	c         *fasthttp.RequestCtx
+	speaks    dialect
 	req       exchange.Request
 	began     time.Time
 	rules     *policy.Rules
@@ -78,6 +79,9 @@ type flow struct {
 	target    *exchange.Deployment // of the attempt that answered or runs
 	streaming bool                 // a stream has taken over: its end settles
 	settled   bool
+
+	wasted     exchange.Tokens // of failed attempts that the team pays for
+	wastedCost exchange.NanoUSD
 }
 
 // attempt is one call to one deployment.

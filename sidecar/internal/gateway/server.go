@@ -97,11 +97,21 @@ func (g *Gateway) route(c *fasthttp.RequestCtx) {
 		g.lookup(c, func(f *flow) *refusal { return g.model(f, name) })
 	case path == "/v1/usage" && get:
 		g.lookup(c, g.usage)
-	case path == "/v1/chat/completions", path == "/v1/embeddings", path == "/v1/models", path == "/v1/usage", isModel:
-		g.reject(c, methodNotAllowed(string(c.Method())))
+	case serves(path):
+		g.reject(c, methodNotAllowed(string(c.Method()), path))
 	default:
-		g.reject(c, notFound(path))
+		g.reject(c, notServed(string(c.Method()), path))
 	}
+}
+
+// serves reports whether there is a route of this path, whatever the method.
+func serves(path string) bool {
+	switch path {
+	case "/v1/chat/completions", "/v1/embeddings", "/v1/models", "/v1/usage":
+		return true
+	}
+	name, isModel := strings.CutPrefix(path, "/v1/models/")
+	return isModel && name != ""
 }
 
 func pathOf(uri []byte) []byte {
@@ -112,7 +122,7 @@ func pathOf(uri []byte) []byte {
 }
 
 func (g *Gateway) reject(c *fasthttp.RequestCtx, r *refusal) {
-	f := &flow{c: c, began: time.Now(), rules: g.Policy.Rules()}
+	f := &flow{c: c, speaks: dialectOf(&c.Request.Header), began: time.Now(), rules: g.Policy.Rules()}
 	f.req.ID = requestID(c)
 	g.refuse(f, r)
 	g.access(f)

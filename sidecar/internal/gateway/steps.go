@@ -13,11 +13,30 @@ import (
 // dataClasses in rising order.
 var dataClasses = []string{"public", "internal", "confidential", "restricted"}
 
-// read is step 1.
-func (g *Gateway) read(f *flow) *refusal {
+// authenticate is step 1.
+func (g *Gateway) authenticate(f *flow) *refusal {
 	if f.rules == nil {
 		return unavailable("the sidecar has no configuration yet: quotad has not been reached since its first start")
 	}
+	who, res := g.identify(f)
+	if res != auth.OK {
+		return unauthorized(res, g.Connected())
+	}
+	f.who = who
+	return nil
+}
+
+func (g *Gateway) identify(f *flow) (*exchange.Principal, auth.Result) {
+	h := &f.c.Request.Header
+	secret := auth.Secret(string(h.Peek("Authorization")), string(h.Peek("x-api-key")))
+	if secret == "" {
+		secret = g.DefaultSecret
+	}
+	return auth.Authenticate(f.rules, f.began, secret)
+}
+
+// read is step 2.
+func (g *Gateway) read(f *flow) *refusal {
 	h := &f.c.Request.Header
 	f.req.Body = f.c.Request.Body()
 	f.req.Feature = clip(string(h.Peek("x-gw-feature")))
@@ -38,25 +57,6 @@ func (g *Gateway) read(f *flow) *refusal {
 	return nil
 }
 
-// authenticate is step 2.
-func (g *Gateway) authenticate(f *flow) *refusal {
-	who, res := g.identify(f)
-	if res != auth.OK {
-		return unauthorized(res, g.Connected())
-	}
-	f.who = who
-	return nil
-}
-
-func (g *Gateway) identify(f *flow) (*exchange.Principal, auth.Result) {
-	h := &f.c.Request.Header
-	secret := auth.Secret(string(h.Peek("Authorization")), string(h.Peek("x-api-key")))
-	if secret == "" {
-		secret = g.DefaultSecret
-	}
-	return auth.Authenticate(f.rules, f.began, secret)
-}
-
 // permit is step 3.
 func (g *Gateway) permit(f *flow) *refusal {
 	f.alias = f.rules.Alias(f.req.Model)
@@ -66,7 +66,10 @@ func (g *Gateway) permit(f *flow) *refusal {
 	if f.who.Aliases != nil && !f.who.Aliases[f.alias.Name] {
 		return aliasDenied(f.alias.Name, f.who.Key)
 	}
-	f.req.DefaultOutput = f.alias.DefaultMaxOutput
+	f.req.AllowDropped = f.alias.AllowDropped
+	if f.req.DefaultOutput = f.alias.DefaultMaxOutput; f.req.DefaultOutput > 0 {
+		f.req.DefaultOutput += f.req.Thinking // the default is meant for what the caller gets to read
+	}
 	f.dataClass = f.who.DefaultDataClass
 	if asked := strings.ToLower(string(f.c.Request.Header.Peek("x-gw-data-class"))); asked != "" {
 		if !slices.Contains(dataClasses, asked) {
@@ -88,27 +91,52 @@ func higher(a, b string) string {
 	return b
 }
 
-// candidates is step 6, as far as it does not depend on how deployments fare. It comes before admission because what
+// demands are the capabilities a request may need, and the member that asks for each.
+var demands = [...]struct {
+	capability, param string
+	of                func(*exchange.Request) bool
+}{
+	{"tools", "tools", func(r *exchange.Request) bool { return r.Tools }},
+	{"json_schema", "response_format", func(r *exchange.Request) bool { return r.JSONSchema }},
+	{"vision", "messages", func(r *exchange.Request) bool { return r.Vision }},
+}
+
+// candidates is step 4, as far as it does not depend on how deployments fare. It comes before admission because what
 // is reserved is the price of the dearest candidate.
 func (g *Gateway) candidates(f *flow) *refusal {
 	q := route.Query{Alias: f.alias, Account: f.who.Account, DataClass: f.dataClass}
-	if f.req.Tools {
-		q.Needs = append(q.Needs, "tools")
-	}
-	if f.req.JSONSchema {
-		q.Needs = append(q.Needs, "json_schema")
-	}
-	if f.req.Vision {
-		q.Needs = append(q.Needs, "vision")
-	}
-	targets, out := route.Candidates(q)
-	if len(targets) == 0 {
-		reasons := make([]string, len(out))
-		for i, e := range out {
-			reasons[i] = e.Deployment + ": " + e.Reason
+	for _, d := range demands {
+		if d.of(&f.req) {
+			q.Needs = append(q.Needs, d.capability)
 		}
-		return noCandidate(f.alias.Name, strings.Join(reasons, ", "))
 	}
-	f.targets = targets
-	return nil
+	var out []route.Exclusion
+	if f.targets, out = route.Candidates(q); len(f.targets) > 0 {
+		return nil
+	}
+	return noneFits(f.alias.Name, out)
+}
+
+// noneFits says why no deployment of an alias may serve a request: first what the caller asked of it, then the rules.
+func noneFits(alias string, out []route.Exclusion) *refusal {
+	why := map[string]bool{}
+	reasons := make([]string, len(out))
+	for i, e := range out {
+		why[e.Reason] = true
+		reasons[i] = e.Deployment + ": " + e.Reason
+	}
+	no := noCandidate(alias, strings.Join(reasons, ", "))
+	for _, d := range demands {
+		if why[d.capability] {
+			no.code, no.param = "unsupported_parameter", d.param
+			return no
+		}
+	}
+	switch {
+	case why["data_class"]:
+		no.status, no.kind, no.code, no.param = 403, typeDenied, "data_class_not_allowed", ""
+	case why["account"]:
+		no.status, no.kind, no.code = 403, typeDenied, "account_not_allowed"
+	}
+	return no
 }

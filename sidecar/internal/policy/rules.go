@@ -84,6 +84,7 @@ func compileAlias(p *quotav1.Alias, deployments map[string]*exchange.Deployment)
 		DefaultMaxOutput: p.GetDefaultMaxOutput(),
 		ReserveCap:       p.GetReserveCap(),
 		Needs:            p.GetNeeds(),
+		AllowDropped:     p.GetAllowDropped(),
 		Timeouts: exchange.Timeouts{
 			Connect:    time.Duration(p.GetTimeouts().GetConnectMs()) * time.Millisecond,
 			FirstToken: time.Duration(p.GetTimeouts().GetFirstTokenMs()) * time.Millisecond,
@@ -115,7 +116,7 @@ func (r *Rules) addKey(p *quotav1.Key) error {
 		Key: p.GetId(), Team: p.GetTeam(), App: p.GetApp(), Revoked: p.GetRevoked(),
 		Outage: exchange.Outage(p.GetOutage()), Account: p.GetAccount(),
 		MaxDataClass: p.GetMaxDataClass(), DefaultDataClass: p.GetDefaultDataClass(),
-		RequestCap: exchange.NanoUSD(p.GetRequestCapNano()),
+		RequestCap: exchange.NanoUSD(p.GetRequestCapNano()), PaysFailed: p.GetPaysFailedAttempts(),
 	}
 	if len(p.GetAliases()) > 0 {
 		k.Aliases = make(map[string]bool, len(p.GetAliases()))

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,7 +13,10 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
+// snapshotFile holds the SHA-256 of a snapshot, then the snapshot: a flipped bit may make a valid one of it.
 const snapshotFile = "snapshot.pb"
+
+var errDamaged = errors.New("last good snapshot is damaged")
 
 // Store keeps the rules in force, and the provider secrets, which are never written anywhere.
 // All methods may be called from any goroutine; Install has one caller at a time.
@@ -47,25 +51,22 @@ func (s *Store) SetSecrets(c *quotav1.Credentials) {
 	s.secrets.Store(&m)
 }
 
-// Install puts a snapshot in force and then on disk. An older or broken snapshot is refused and the rules in force
-// stay. When only the writing fails, the rules are in force and the error says that a restart would not have them.
-func (s *Store) Install(snap *quotav1.Snapshot) (*Rules, error) {
-	r, err := Compile(snap)
-	if err != nil {
-		return nil, fmt.Errorf("snapshot %d: %w", snap.GetVersion(), err)
-	}
+// Install puts rules in force and then the snapshot they were compiled from on disk. An error means that only the
+// latter failed: a restart without quotad would have the snapshot before.
+func (s *Store) Install(r *Rules, snap *quotav1.Snapshot) error {
 	s.rules.Store(r)
 	if s.dir == "" {
-		return r, nil
+		return nil
 	}
 	b, err := proto.Marshal(snap)
 	if err == nil {
-		err = writeFile(filepath.Join(s.dir, snapshotFile), b)
+		sum := sha256.Sum256(b)
+		err = writeFile(filepath.Join(s.dir, snapshotFile), append(sum[:], b...))
 	}
 	if err != nil {
-		return r, fmt.Errorf("keep snapshot %d on disk: %w", snap.GetVersion(), err)
+		return fmt.Errorf("keep snapshot %d on disk: %w", r.Version, err)
 	}
-	return r, nil
+	return nil
 }
 
 // Load puts the last good snapshot on disk in force. It returns the snapshot, or nil when there is none.
@@ -80,9 +81,12 @@ func (s *Store) Load() (*quotav1.Snapshot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read last good snapshot: %w", err)
 	}
+	if len(b) < sha256.Size || sha256.Sum256(b[sha256.Size:]) != [sha256.Size]byte(b) {
+		return nil, errDamaged
+	}
 	snap := &quotav1.Snapshot{}
-	if err := proto.Unmarshal(b, snap); err != nil {
-		return nil, fmt.Errorf("last good snapshot is damaged: %w", err)
+	if err := proto.Unmarshal(b[sha256.Size:], snap); err != nil {
+		return nil, fmt.Errorf("%w: %w", errDamaged, err)
 	}
 	r, err := Compile(snap)
 	if err != nil {

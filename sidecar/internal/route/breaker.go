@@ -8,6 +8,9 @@ const (
 	breakerSlots   = int(breakerWindow / breakerSlot)
 	breakerMin     = 10 // attempts in the window before it may open
 	breakerOpenFor = 30 * time.Second
+
+	restLeast = 5 * time.Second // of a deployment whose rate limit is used up, when it names no time
+	restMax   = 5 * time.Minute // whatever it names
 )
 
 // breaker opens when more than half of at least breakerMin attempts within breakerWindow failed. After
@@ -17,6 +20,7 @@ type breaker struct {
 	openUntil time.Time // zero: closed
 	probing   bool
 	probeEnds time.Time // a probe that is never reported must not block for ever
+	restUntil time.Time // it asked to be left alone; independent of the breaker
 }
 
 type slot struct {
@@ -54,7 +58,7 @@ func (b *breaker) report(now time.Time, ok bool) {
 	if b.probing {
 		b.probing = false
 		if ok {
-			*b = breaker{}
+			*b = breaker{restUntil: b.restUntil}
 		} else {
 			b.openUntil = now.Add(breakerOpenFor)
 		}
@@ -64,6 +68,9 @@ func (b *breaker) report(now time.Time, ok bool) {
 		b.openUntil = now.Add(breakerOpenFor)
 	}
 }
+
+// unmoved takes the end of an attempt that says nothing about the deployment's health. The next one is the probe.
+func (b *breaker) unmoved() { b.probing = false }
 
 func (b *breaker) counts(now time.Time) (ok, bad int) {
 	oldest := slotOf(now) - int64(breakerSlots) + 1

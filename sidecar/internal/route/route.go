@@ -76,32 +76,45 @@ type Router struct {
 func New() *Router { return &Router{breakers: map[string]*breaker{}} }
 
 // Order puts candidates in the order they are to be tried at now: by priority, within a priority drawn by weight,
-// those with an open breaker left out. A weight of 0 comes last within its priority. When every breaker is open
-// the result is empty and wait is the time until the first one allows a probe.
+// those with an open breaker left out. Those that asked for a rest come after all others, again by priority: they may
+// still have room for a small request. A weight of 0 comes last within its priority. When every breaker is open the
+// result is empty and wait is the time until the first one allows a probe.
 func (r *Router) Order(now time.Time, c []exchange.Target) (order []exchange.Target, wait time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	order = make([]exchange.Target, 0, len(c))
+	var resting []exchange.Target
 	for _, t := range c {
-		open := r.breaker(t.Deployment.ID).wait(now)
-		if open == 0 {
-			order = append(order, t)
-		} else if wait == 0 || open < wait {
+		b := r.breaker(t.Deployment.ID)
+		open := b.wait(now)
+		switch {
+		case open > 0 && (wait == 0 || open < wait):
 			wait = open
+		case open > 0:
+		case now.Before(b.restUntil):
+			resting = append(resting, t)
+		default:
+			order = append(order, t)
 		}
 	}
-	for i := 0; i < len(order); {
-		j := i + 1
-		for j < len(order) && order[j].Priority == order[i].Priority {
-			j++
-		}
-		shuffle(order[i:j])
-		i = j
-	}
-	if len(order) > 0 {
+	drawByPriority(order)
+	drawByPriority(resting)
+	if order = append(order, resting...); len(order) > 0 {
 		wait = 0
 	}
 	return order, wait
+}
+
+// drawByPriority draws the order within each priority.
+func drawByPriority(t []exchange.Target) {
+	for i := 0; i < len(t); {
+		j := i + 1
+		for j < len(t) && t[j].Priority == t[i].Priority {
+			j++
+		}
+		shuffle(t[i:j])
+		i = j
+	}
 }
 
 // shuffle draws an order without replacement, each next one by weight.
@@ -125,18 +138,30 @@ func shuffle(t []exchange.Target) {
 	}
 }
 
-// Report tells how an attempt ended. Only faults of the deployment move its breaker: the caller's own mistakes,
-// cancellations and the provider's rate limits do not.
-func (r *Router) Report(now time.Time, deployment string, kind exchange.FailureKind) {
+// Report tells how an attempt ended, f being nil when it went well. Only faults of the deployment move its breaker: the
+// caller's own mistakes, cancellations and the provider's rate limits do not. A rate limit, or a wish to be left alone
+// for a while, has the deployment rest; of two rests the later end counts.
+func (r *Router) Report(now time.Time, deployment string, f *exchange.Failure) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	switch kind {
-	case exchange.FailNone, exchange.FailRequest, exchange.FailPolicy, exchange.FailContext, exchange.FailRateLimited:
-		r.breaker(deployment).report(now, true)
+	b := r.breaker(deployment)
+	if f == nil {
+		b.report(now, true)
+		return
+	}
+	rest := f.RetryAfter
+	switch f.Kind {
 	case exchange.FailConnect, exchange.FailTimeout, exchange.FailOverloaded, exchange.FailInvalid, exchange.FailCut,
 		exchange.FailCredential, exchange.FailNotFound:
-		r.breaker(deployment).report(now, false)
-	case exchange.FailCancelled, exchange.FailUnsupported:
+		b.report(now, false)
+	case exchange.FailRateLimited:
+		rest = max(rest, restLeast)
+		b.unmoved()
+	default:
+		b.unmoved()
+	}
+	if until := now.Add(min(rest, restMax)); rest > 0 && until.After(b.restUntil) {
+		b.restUntil = until
 	}
 }
 

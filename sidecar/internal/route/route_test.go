@@ -20,6 +20,47 @@ func ids(ts []exchange.Target) (out string) {
 	return out
 }
 
+// failed is nil for FailNone.
+func failed(kind exchange.FailureKind) *exchange.Failure {
+	if kind == exchange.FailNone {
+		return nil
+	}
+	return &exchange.Failure{Kind: kind}
+}
+
+// TestRest: a rate limit moves traffic and never the breaker; a later, shorter wish does not cut a rest short.
+func TestRest(t *testing.T) {
+	r := New()
+	c := []exchange.Target{target("a", 1, 1), target("b", 2, 1)}
+	at := func(d time.Duration) string { o, _ := r.Order(start.Add(d), c); return ids(o) }
+	limited := func(wait time.Duration) *exchange.Failure {
+		return &exchange.Failure{Kind: exchange.FailRateLimited, RetryAfter: wait}
+	}
+	if at(0) != "ab" {
+		t.Fatal(at(0))
+	}
+	r.Report(start, "a", limited(time.Minute))
+	r.Report(start.Add(time.Second), "a", limited(time.Second))
+	r.Report(start.Add(time.Second), "a", limited(0))
+	for d, want := range map[time.Duration]string{2 * time.Second: "ba", time.Minute - 1: "ba", time.Minute: "ab"} {
+		if got := at(d); got != want {
+			t.Errorf("after %s: %s, want %s", d, got, want)
+		}
+	}
+	r.Report(start.Add(time.Hour), "a", limited(0))
+	if at(time.Hour) != "ba" || at(time.Hour+restLeast) != "ab" {
+		t.Error("a limit without a time must rest for the least one")
+	}
+	r.Report(start.Add(2*time.Hour), "b", &exchange.Failure{Kind: exchange.FailOverloaded, RetryAfter: 24 * time.Hour})
+	r.Report(start.Add(2*time.Hour), "a", limited(time.Hour))
+	if got := at(2*time.Hour + restMax - 1); got != "ab" {
+		t.Errorf("both rest: %s, want them by priority", got)
+	}
+	if got := r.Health(start.Add(2 * time.Hour)); got[0].State != "closed" || got[0].Failures != 0 || got[0].Successes != 0 {
+		t.Errorf("rate limits moved the breaker: %+v", got[0])
+	}
+}
+
 func TestCandidates(t *testing.T) {
 	d := &exchange.Deployment{
 		ID: "d", Account: "bu", DataClasses: []string{"public"}, ContextTokens: 1000, Capabilities: []string{"tools"},
@@ -72,7 +113,7 @@ func TestBreaker(t *testing.T) {
 	c := []exchange.Target{target("a", 1, 1)}
 	report := func(at time.Time, kind exchange.FailureKind, n int) {
 		for range n {
-			r.Report(at, "a", kind)
+			r.Report(at, "a", failed(kind))
 		}
 	}
 	open := func(at time.Time) bool { o, _ := r.Order(at, c); return len(o) == 0 }
@@ -87,9 +128,9 @@ func TestBreaker(t *testing.T) {
 	if open(start) {
 		t.Fatal("rate limits, callers' faults and cancellations must not open it")
 	}
-	report(start, exchange.FailTimeout, 3)
+	report(start, exchange.FailTimeout, 1)
 	if !open(start) {
-		t.Fatal("12 of 22 failed: it must open")
+		t.Fatal("10 of 10 failed: it must open")
 	}
 	if _, wait := r.Order(start, c); wait != breakerOpenFor {
 		t.Errorf("wait %s, want %s", wait, breakerOpenFor)
@@ -100,6 +141,10 @@ func TestBreaker(t *testing.T) {
 	}
 	if !open(later) {
 		t.Fatal("one probe at a time")
+	}
+	report(later, exchange.FailRateLimited, 1)
+	if open(later) || !open(later) {
+		t.Fatal("a probe that says nothing is followed by another")
 	}
 	report(later, exchange.FailConnect, 1)
 	if !open(later.Add(breakerOpenFor - 1)) {
@@ -120,10 +165,10 @@ func TestBreaker(t *testing.T) {
 func TestBreakerForgets(t *testing.T) {
 	r := New()
 	for range breakerMin {
-		r.Report(start, "a", exchange.FailNone)
+		r.Report(start, "a", nil)
 	}
 	for i := range breakerMin + 1 {
-		r.Report(start.Add(breakerWindow+time.Duration(i)), "a", exchange.FailOverloaded)
+		r.Report(start.Add(breakerWindow+time.Duration(i)), "a", failed(exchange.FailOverloaded))
 	}
 	if o, _ := r.Order(start.Add(breakerWindow+time.Second), []exchange.Target{target("a", 1, 1)}); len(o) != 0 {
 		t.Error("good attempts of more than a window ago must not keep it closed")

@@ -57,20 +57,12 @@ type rowKey struct {
 // rows sums events.
 type rows map[rowKey]*quotav1.UsageRow
 
+// platform is the account that pays for what no team does. No team can be called so.
+const platform = "(platform)"
+
+// add counts an attempt for its team, and what it used for whoever pays.
 func (rs rows) add(e *usagev1.Event) {
-	k := rowKey{
-		hourMS: time.UnixMilli(e.GetAtMs()).UTC().Truncate(time.Hour).UnixMilli(),
-		team:   e.GetTeam(), key: e.GetKey(), alias: e.GetAlias(), deployment: e.GetDeployment(),
-		feature: e.GetFeature(), priceVersion: e.GetPriceVersion(),
-	}
-	r := rs[k]
-	if r == nil {
-		r = &quotav1.UsageRow{
-			HourMs: k.hourMS, Team: k.team, Key: k.key, Alias: k.alias, Deployment: k.deployment,
-			Feature: k.feature, PriceVersion: k.priceVersion, Tokens: &usagev1.Tokens{},
-		}
-		rs[k] = r
-	}
+	r := rs.row(e, e.GetTeam())
 	r.Attempts++
 	if e.GetStatus() != usagev1.Status_STATUS_OK {
 		r.Errors++
@@ -81,7 +73,14 @@ func (rs rows) add(e *usagev1.Event) {
 			r.Estimated++
 		}
 	}
-	t, u := r.GetTokens(), e.GetTokens()
+	u := e.GetTokens()
+	if e.GetPlatformPays() {
+		if e.GetCostNano() == 0 && u.GetInput()+u.GetCacheRead()+u.GetCacheWrite_5M()+u.GetCacheWrite_1H()+u.GetOutput() == 0 {
+			return
+		}
+		r = rs.row(e, platform)
+	}
+	t := r.GetTokens()
 	t.Input += u.GetInput()
 	t.CacheRead += u.GetCacheRead()
 	t.CacheWrite_5M += u.GetCacheWrite_5M()
@@ -89,4 +88,22 @@ func (rs rows) add(e *usagev1.Event) {
 	t.Output += u.GetOutput()
 	t.Reasoning += u.GetReasoning()
 	r.CostNano += e.GetCostNano()
+}
+
+// row finds or makes the row of an event in an account.
+func (rs rows) row(e *usagev1.Event, team string) *quotav1.UsageRow {
+	k := rowKey{
+		hourMS: time.UnixMilli(e.GetAtMs()).UTC().Truncate(time.Hour).UnixMilli(),
+		team:   team, key: e.GetKey(), alias: e.GetAlias(), deployment: e.GetDeployment(),
+		feature: e.GetFeature(), priceVersion: e.GetPriceVersion(),
+	}
+	r := rs[k]
+	if r == nil {
+		r = &quotav1.UsageRow{
+			HourMs: k.hourMS, Team: k.team, Key: k.key, Alias: k.alias, Deployment: k.deployment,
+			Feature: k.feature, PriceVersion: k.priceVersion, Tokens: &usagev1.Tokens{},
+		}
+		rs[k] = r
+	}
+	return r
 }

@@ -1723,7 +1723,7 @@ type UsageRow struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Start of the hour, UTC.
 	HourMs int64 `protobuf:"varint,1,opt,name=hour_ms,json=hourMs,proto3" json:"hour_ms,omitempty"`
-	// Team.
+	// Team, or "(platform)": the account of what failed attempts used and no team pays for.
 	Team string `protobuf:"bytes,2,opt,name=team,proto3" json:"team,omitempty"`
 	// Key id.
 	Key string `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
@@ -2203,9 +2203,11 @@ type Key struct {
 	// No single request may reserve more than this, nano-dollars; 0 for no cap.
 	RequestCapNano int64 `protobuf:"varint,13,opt,name=request_cap_nano,json=requestCapNano,proto3" json:"request_cap_nano,omitempty"`
 	// interactive, standard or batch.
-	Priority      string `protobuf:"bytes,14,opt,name=priority,proto3" json:"priority,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Priority string `protobuf:"bytes,14,opt,name=priority,proto3" json:"priority,omitempty"`
+	// The team pays for failed attempts that providers may invoice; else the platform does.
+	PaysFailedAttempts bool `protobuf:"varint,15,opt,name=pays_failed_attempts,json=paysFailedAttempts,proto3" json:"pays_failed_attempts,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *Key) Reset() {
@@ -2334,6 +2336,13 @@ func (x *Key) GetPriority() string {
 		return x.Priority
 	}
 	return ""
+}
+
+func (x *Key) GetPaysFailedAttempts() bool {
+	if x != nil {
+		return x.PaysFailedAttempts
+	}
+	return false
 }
 
 // Resource is one limited thing in one scope.
@@ -3260,7 +3269,7 @@ const file_quota_v1_quota_proto_rawDesc = "" +
 	"\aaliases\x18\x04 \x03(\v2\x0f.quota.v1.AliasR\aaliases\x126\n" +
 	"\vdeployments\x18\x05 \x03(\v2\x14.quota.v1.DeploymentR\vdeployments\x120\n" +
 	"\tresources\x18\x06 \x03(\v2\x12.quota.v1.ResourceR\tresources\x12.\n" +
-	"\x06prices\x18\a \x03(\v2\x16.quota.v1.PriceVersionR\x06prices\"\xa7\x03\n" +
+	"\x06prices\x18\a \x03(\v2\x16.quota.v1.PriceVersionR\x06prices\"\xd9\x03\n" +
 	"\x03Key\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12#\n" +
 	"\rsecret_sha256\x18\x02 \x01(\fR\fsecretSha256\x12\x12\n" +
@@ -3277,7 +3286,8 @@ const file_quota_v1_quota_proto_rawDesc = "" +
 	"\x12default_data_class\x18\v \x01(\tR\x10defaultDataClass\x12\x18\n" +
 	"\aaccount\x18\f \x01(\tR\aaccount\x12(\n" +
 	"\x10request_cap_nano\x18\r \x01(\x03R\x0erequestCapNano\x12\x1a\n" +
-	"\bpriority\x18\x0e \x01(\tR\bpriority\"\xe8\x01\n" +
+	"\bpriority\x18\x0e \x01(\tR\bpriority\x120\n" +
+	"\x14pays_failed_attempts\x18\x0f \x01(\bR\x12paysFailedAttempts\"\xe8\x01\n" +
 	"\bResource\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x14\n" +
 	"\x05scope\x18\x02 \x01(\tR\x05scope\x12\x14\n" +

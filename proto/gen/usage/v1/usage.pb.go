@@ -281,7 +281,9 @@ type Event struct {
 	// Length of the attempt in milliseconds.
 	DurationMs int64 `protobuf:"varint,19,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
 	// SHA-256 of the caller's x-gw-user, hex; empty when none was sent.
-	UserSha256    string `protobuf:"bytes,20,opt,name=user_sha256,json=userSha256,proto3" json:"user_sha256,omitempty"`
+	UserSha256 string `protobuf:"bytes,20,opt,name=user_sha256,json=userSha256,proto3" json:"user_sha256,omitempty"`
+	// The platform pays for what this failed attempt used, not the team.
+	PlatformPays  bool `protobuf:"varint,21,opt,name=platform_pays,json=platformPays,proto3" json:"platform_pays,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -456,6 +458,13 @@ func (x *Event) GetUserSha256() string {
 	return ""
 }
 
+func (x *Event) GetPlatformPays() bool {
+	if x != nil {
+		return x.PlatformPays
+	}
+	return false
+}
+
 var File_usage_v1_usage_proto protoreflect.FileDescriptor
 
 const file_usage_v1_usage_proto_rawDesc = "" +
@@ -468,7 +477,7 @@ const file_usage_v1_usage_proto_rawDesc = "" +
 	"\x0ecache_write_5m\x18\x03 \x01(\x03R\fcacheWrite5m\x12$\n" +
 	"\x0ecache_write_1h\x18\x04 \x01(\x03R\fcacheWrite1h\x12\x16\n" +
 	"\x06output\x18\x05 \x01(\x03R\x06output\x12\x1c\n" +
-	"\treasoning\x18\x06 \x01(\x03R\treasoning\"\xf6\x04\n" +
+	"\treasoning\x18\x06 \x01(\x03R\treasoning\"\x9b\x05\n" +
 	"\x05Event\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x18\n" +
@@ -495,7 +504,8 @@ const file_usage_v1_usage_proto_rawDesc = "" +
 	"\vduration_ms\x18\x13 \x01(\x03R\n" +
 	"durationMs\x12\x1f\n" +
 	"\vuser_sha256\x18\x14 \x01(\tR\n" +
-	"userSha256*v\n" +
+	"userSha256\x12#\n" +
+	"\rplatform_pays\x18\x15 \x01(\bR\fplatformPays*v\n" +
 	"\x06Source\x12\x16\n" +
 	"\x12SOURCE_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fSOURCE_PROVIDER\x10\x01\x12\x13\n" +

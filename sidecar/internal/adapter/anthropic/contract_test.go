@@ -246,6 +246,7 @@ func translateBody(t *testing.T, body []byte, size int, r *exchange.Request) ([]
 	st := newStream(r, note)
 	var out []byte
 	var rd sse.Reader
+	var delivered int64
 	drain := func() *exchange.Failure {
 		for {
 			ev, ok, err := rd.Next()
@@ -261,9 +262,10 @@ func translateBody(t *testing.T, body []byte, size int, r *exchange.Request) ([]
 			if p.Failure != nil {
 				return p.Failure
 			}
-			if p.Real != (len(out) > before) {
+			if was := delivered; p.Real != (st.delivered > was) || p.Real && len(out) == before {
 				t.Fatalf("real %v, but appended %q", p.Real, out[before:])
 			}
+			delivered = st.delivered
 		}
 	}
 	for len(body) > 0 {

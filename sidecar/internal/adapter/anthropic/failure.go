@@ -99,26 +99,48 @@ func refineRequest(f *exchange.Failure) {
 		f.Kind, f.Final = exchange.FailCredential, true
 	case has("content filtering policy"):
 		f.Kind = exchange.FailPolicy
+	case has("temperature` and `top_p` cannot both be specified"):
+		f.Kind, f.Param = exchange.FailUnsupported, "top_p"
 	default:
 		f.Param = paramOf(f.Message)
+		// What this model has no such member for, another may have.
+		if f.Param != "" && (has("Extra inputs are not permitted") || has("not supported") || has("deprecated for this model")) {
+			f.Kind = exchange.FailUnsupported
+		}
 	}
+}
+
+// callersNames are the caller's members behind the provider's. The first that fits counts.
+var callersNames = []struct{ provider, caller string }{
+	{"output_config.format", "response_format"},
+	{"output_config", "reasoning_effort"},
+	{"thinking", "reasoning_effort"},
+	{"metadata", "safety_identifier"},
+	{"stop_sequences", "stop"},
+	{"system", "messages"},
+	{"tool_choice.disable_parallel_tool_use", "parallel_tool_calls"},
+	{"tool_choice", "tool_choice"},
+	{"tools", "tools"},
+	{"messages", "messages"},
+	{"temperature", "temperature"},
+	{"top_p", "top_p"},
+	{"max_tokens", "max_tokens"},
+	{"model", "model"},
+	{"stream", "stream"},
+	{"service_tier", "service_tier"},
 }
 
 // paramOf reads the member at fault from a message such as "temperature: Extra inputs are not permitted" and names it
 // as the caller does. Positions inside it are left out: the caller's messages are numbered otherwise.
 func paramOf(message string) string {
-	field, _, ok := strings.Cut(message, ":")
+	path, _, ok := strings.Cut(message, ":")
 	if !ok {
 		return ""
 	}
-	field, _, _ = strings.Cut(field, ".")
-	switch field {
-	case "temperature", "top_p", "max_tokens", "messages", "model", "tools", "tool_choice", "stream", "service_tier":
-		return field
-	case "system":
-		return "messages"
-	case "stop_sequences":
-		return "stop"
+	for _, n := range callersNames {
+		if rest, ok := strings.CutPrefix(path, n.provider); ok && (rest == "" || rest[0] == '.') {
+			return n.caller
+		}
 	}
 	return ""
 }

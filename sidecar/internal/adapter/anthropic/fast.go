@@ -28,14 +28,14 @@ func (s *stream) fast(dst, data []byte) (out []byte, ok bool) {
 		return dst, false
 	}
 	at += len(deltaInner)
-	member := ""
+	var add func(dst, escaped []byte, size int64) []byte
 	switch {
 	case has(data, at, deltaText):
-		at, member = at+len(deltaText), contentMember
+		at, add = at+len(deltaText), s.say
 	case has(data, at, deltaThink):
-		at, member = at+len(deltaThink), thoughtMember
+		at, add = at+len(deltaThink), s.think
 	case has(data, at, deltaInput) && s.block == blockTool && index == s.index:
-		at += len(deltaInput)
+		at, add = at+len(deltaInput), s.arguments
 	default:
 		return dst, false
 	}
@@ -43,14 +43,10 @@ func (s *stream) fast(dst, data []byte) (out []byte, ok bool) {
 	if !ok || !closes(data[end+1:]) {
 		return dst, false
 	}
-	switch {
-	case end == at:
+	if end == at {
 		return dst, true
-	case member == "":
-		s.callArgs = true
-		return s.arguments(dst, data[at:end], size), true
 	}
-	return s.say(dst, member, data[at:end], size), true
+	return add(dst, data[at:end], size), true
 }
 
 func has(p []byte, at int, want string) bool {

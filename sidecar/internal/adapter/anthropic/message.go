@@ -69,6 +69,13 @@ func (t *translation) assistant(at place, m gjson.Result) *exchange.Failure {
 		}
 	}
 	add := func(block []byte) { t.turns.block("assistant", block) }
+	thinking, f := thoughts(at, m)
+	if f != nil {
+		return f
+	}
+	for _, block := range thinking {
+		add(block) // the provider wants them first
+	}
 	if f := parts(at, m.Get("content"), true, textOrRefusal, add); f != nil {
 		return f
 	}

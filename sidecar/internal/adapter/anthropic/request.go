@@ -2,6 +2,7 @@ package anthropic
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -12,25 +13,37 @@ import (
 
 // translation is a Messages request in the making. The parts come in any order and are put together at the end.
 type translation struct {
+	r           *exchange.Request
+	model       string
+	limit       int64  // max_tokens, 0 when nobody has named one
 	system      []byte // text blocks, comma separated
 	turns       turns
-	params      []byte // sampling and the like: members, each with a leading comma
+	params      []byte // members that go out as they are read, each with a leading comma
 	tools       toolbox
 	format      string // output_config.format, "" for none
 	effort      string // output_config.effort, "" for none
+	thinking    string // "" to leave it to the model
+	thinks      bool   // thinking is on
+	temperature string // as written; "" for the default
+	topP        string
 	messageSeen bool
 }
 
 // translate turns the caller's body, which is a valid JSON object, into the provider's.
 func translate(r *exchange.Request, model string) ([]byte, *exchange.Failure) {
-	t := translation{}
+	t := translation{r: r, model: model, limit: r.MaxOutput}
+	if t.limit == 0 {
+		t.limit = r.DefaultOutput
+	}
 	t.turns.body = make([]byte, 0, len(r.Body))
 	var f *exchange.Failure
 	gjson.ParseBytes(r.Body).ForEach(func(k, v gjson.Result) bool {
 		if v.Type == gjson.Null && k.Str != "messages" {
 			return true // every optional member may be null, which means absent
 		}
-		f = t.member(k.Str, v)
+		if f = t.member(k.Str, v); f != nil && f.Kind == exchange.FailUnsupported && t.mayDrop(k.Str) {
+			f = nil
+		}
 		return f == nil
 	})
 	if f != nil {
@@ -42,31 +55,42 @@ func translate(r *exchange.Request, model string) ([]byte, *exchange.Failure) {
 	if !t.turns.any() {
 		return nil, invalid("messages", "messages must hold some content besides system texts")
 	}
+	if f := t.reconcile(); f != nil {
+		return nil, f
+	}
 	choice, f := t.tools.finish()
 	if f != nil {
 		return nil, f
 	}
-	return t.assemble(r, model, choice), nil
+	return t.assemble(choice), nil
 }
 
-func (t *translation) assemble(r *exchange.Request, model, choice string) []byte {
-	limit := int64(outputDefault)
-	switch {
-	case r.MaxOutput > 0:
-		limit = r.MaxOutput
-	case r.DefaultOutput > 0:
-		limit = r.DefaultOutput
+// mayDrop reports whether the alias lets a member go that cannot be honoured. Without its messages a request is none.
+func (t *translation) mayDrop(name string) bool {
+	return name != "messages" && slices.Contains(t.r.AllowDropped, name)
+}
+
+func (t *translation) assemble(choice string) []byte {
+	if t.limit == 0 {
+		t.limit = outputDefault
 	}
 	turns := t.turns.close()
 	b := make([]byte, 0, len(turns)+len(t.system)+len(t.params)+t.tools.size()+len(t.format)+512)
-	b = appendString(append(b, `{"model":`...), model)
-	b = strconv.AppendInt(append(b, `,"max_tokens":`...), limit, 10)
+	b = appendString(append(b, `{"model":`...), t.model)
+	b = strconv.AppendInt(append(b, `,"max_tokens":`...), t.limit, 10)
 	if len(t.system) > 0 {
 		b = append(append(append(b, `,"system":[`...), t.system...), ']')
 	}
 	b = append(append(append(b, `,"messages":[`...), turns...), ']')
 	b = t.tools.append(b)
 	b = append(b, choice...)
+	for _, m := range [...]struct{ name, value string }{
+		{"temperature", t.temperature}, {"top_p", t.topP}, {"thinking", t.thinking},
+	} {
+		if m.value != "" {
+			b = append(b, `,"`+m.name+`":`+m.value...)
+		}
+	}
 	b = append(b, t.params...)
 	switch {
 	case t.format != "" && t.effort != "":
@@ -76,10 +100,10 @@ func (t *translation) assemble(r *exchange.Request, model, choice string) []byte
 	case t.effort != "":
 		b = append(b, `,"output_config":{"effort":"`+t.effort+`"}`...)
 	}
-	if r.UserSHA256 != "" {
-		b = append(appendString(append(b, `,"metadata":{"user_id":`...), r.UserSHA256), '}')
+	if t.r.UserSHA256 != "" {
+		b = append(appendString(append(b, `,"metadata":{"user_id":`...), t.r.UserSHA256), '}')
 	}
-	if r.Stream {
+	if t.r.Stream {
 		b = append(b, `,"stream":true`...)
 	}
 	return append(b, '}')
@@ -94,13 +118,16 @@ func (t *translation) member(name string, v gjson.Result) *exchange.Failure {
 	case "model", "max_tokens", "max_completion_tokens", "stream", "stream_options":
 		return nil // known from exchange.Request and the deployment
 	case "user", "safety_identifier":
-		return nil // only the hash goes out
-	case "metadata", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "seed":
-		return nil // hints and bookkeeping: the answer is the same kind of answer without them
+		if v.Type != gjson.String {
+			return invalid(name, name+" must be a string")
+		}
+		return nil // only the hash goes out, see exchange.Request.UserSHA256
+	case "metadata", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention":
+		return nil // hints and bookkeeping: the answer is the same without them
 	case "temperature":
-		return t.fraction(name, v, "Anthropic's temperature goes from 0 to 1")
+		return t.sampling(name, v, 2, &t.temperature)
 	case "top_p":
-		return t.fraction(name, v, "top_p goes from 0 to 1")
+		return t.sampling(name, v, 1, &t.topP)
 	case "stop":
 		return t.stop(v)
 	case "tools":
@@ -141,6 +168,8 @@ func unlessHarmless(name string, v gjson.Result) *exchange.Failure {
 		harmless = v.IsObject() && compact(v) == "{}"
 	case "modalities":
 		harmless = compact(v) == `["text"]`
+	case "verbosity":
+		harmless = v.Str == "medium"
 	}
 	if harmless {
 		return nil
@@ -155,15 +184,6 @@ func printable(name string) string {
 		name = strings.ToValidUTF8(name[:most], "") + "..."
 	}
 	return name
-}
-
-// fraction passes a number from 0 to 1 on as it was written.
-func (t *translation) fraction(name string, v gjson.Result, message string) *exchange.Failure {
-	if v.Type != gjson.Number || !(v.Num >= 0 && v.Num <= 1) {
-		return invalid(name, message)
-	}
-	t.params = append(t.params, `,"`+name+`":`+v.Raw...)
-	return nil
 }
 
 func (t *translation) stop(v gjson.Result) *exchange.Failure {
@@ -214,24 +234,13 @@ func (t *translation) responseFormat(v gjson.Result) *exchange.Failure {
 		if !schema.IsObject() {
 			return invalid("response_format.json_schema.schema", "the schema must be an object")
 		}
+		if !knowsFormat(t.model) {
+			return unsupported("response_format", "this model cannot be held to a schema")
+		}
 		t.format = `{"type":"json_schema","schema":` + schema.Raw + `}`
 		return nil
 	}
 	return invalid("response_format.type", "the type must be text, json_object or json_schema")
-}
-
-func (t *translation) reasoningEffort(v gjson.Result) *exchange.Failure {
-	switch v.Str {
-	case "none":
-		return nil // no thinking is the default
-	case "minimal":
-		t.effort = "low" // the least there is
-	case "low", "medium", "high", "xhigh", "max":
-		t.effort = v.Str
-	default:
-		return invalid("reasoning_effort", "reasoning_effort must be none, minimal, low, medium, high, xhigh or max")
-	}
-	return nil
 }
 
 func (t *translation) serviceTier(v gjson.Result) *exchange.Failure {

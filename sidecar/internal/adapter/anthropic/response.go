@@ -60,14 +60,19 @@ func respond(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exch
 // appendMessage appends the assistant's message made of the content blocks. Blocks of other kinds, such as those of
 // tools the provider runs itself, are left out.
 func appendMessage(dst []byte, content gjson.Result) []byte {
-	var text, thought, calls []byte
-	n := 0
+	var text, thinking, details, calls []byte
+	n, thoughts := 0, 0
 	content.ForEach(func(_, b gjson.Result) bool {
 		switch b.Get("type").Str {
 		case "text":
 			text = append(text, inside(b.Get("text"))...)
-		case "thinking":
-			thought = append(thought, inside(b.Get("thinking"))...)
+		case "thinking", "redacted_thinking":
+			thinking = append(thinking, inside(b.Get("thinking"))...)
+			if thoughts > 0 {
+				details = append(details, ',')
+			}
+			details = appendDetail(details, b, thoughts)
+			thoughts++
 		case "tool_use":
 			if n > 0 {
 				calls = append(calls, ',')
@@ -84,12 +89,34 @@ func appendMessage(dst []byte, content gjson.Result) []byte {
 		dst = append(append(append(dst, '"'), text...), '"')
 	}
 	dst = append(dst, `,"refusal":null`...)
-	if len(thought) > 0 {
-		dst = append(append(append(dst, `,"reasoning_content":"`...), thought...), '"')
+	if len(thinking) > 0 {
+		dst = append(append(append(dst, `,"reasoning_content":"`...), thinking...), '"')
+	}
+	if thoughts > 0 {
+		dst = append(append(append(dst, `,"reasoning_details":[`...), details...), ']')
 	}
 	if n > 0 {
 		dst = append(append(append(dst, `,"tool_calls":[`...), calls...), ']')
 	}
+	return append(dst, '}')
+}
+
+// appendDetail appends the entry of reasoning_details for a block of thinking.
+func appendDetail(dst []byte, b gjson.Result, index int) []byte {
+	member := func(name, value string) {
+		dst = append(append(append(append(dst, `,"`...), name...), `":"`...), value...)
+		dst = append(dst, '"')
+	}
+	if b.Get("type").Str == "redacted_thinking" {
+		dst = append(dst, detailEncrypted+detailFormat+`,"index":`...)
+		dst = strconv.AppendInt(dst, int64(index), 10)
+		member("data", inside(b.Get("data")))
+		return append(dst, '}')
+	}
+	dst = append(dst, detailText+detailFormat+`,"index":`...)
+	dst = strconv.AppendInt(dst, int64(index), 10)
+	member("text", inside(b.Get("thinking")))
+	member("signature", inside(b.Get("signature")))
 	return append(dst, '}')
 }
 

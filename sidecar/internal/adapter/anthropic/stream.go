@@ -35,6 +35,8 @@ type stream struct {
 	calls     int    // tool_use blocks so far
 	callArgs  bool   // the open call's arguments were begun
 	callInput string // arguments that came with the open call's start
+	thoughts  int    // blocks of thinking so far
+	detailed  bool   // the entry of the open one has begun
 
 	begun     bool   // the role chunk was appended
 	stop      string // upstream's stop reason, "" while there is none
@@ -94,7 +96,7 @@ func (s *stream) Event(dst, name, data []byte) ([]byte, adapter.Progress) {
 	if detail := ev.Get("error"); kind == "error" || detail.IsObject() {
 		return dst, s.broke(reported(detail))
 	}
-	before := len(dst)
+	before, delivered := len(dst), s.delivered
 	var f *exchange.Failure
 	switch kind {
 	case "message_start":
@@ -118,7 +120,8 @@ func (s *stream) Event(dst, name, data []byte) ([]byte, adapter.Progress) {
 	if f != nil {
 		return dst[:before], s.broke(f)
 	}
-	return dst, adapter.Progress{Real: len(dst) > before}
+	// A signature or encrypted thinking alone is nothing that a caller would miss.
+	return dst, adapter.Progress{Real: s.delivered > delivered}
 }
 
 func (s *stream) broke(f *exchange.Failure) adapter.Progress {
@@ -142,10 +145,18 @@ func (s *stream) open(dst []byte, ev gjson.Result) []byte {
 	switch b.Get("type").Str {
 	case "text":
 		s.block = blockSpeech
-		dst = s.speak(dst, contentMember, b.Get("text"))
+		dst = add(dst, b.Get("text"), s.say)
 	case "thinking":
-		s.block = blockSpeech
-		dst = s.speak(dst, thoughtMember, b.Get("thinking"))
+		s.block, s.detailed = blockSpeech, false
+		s.thoughts++
+		dst = add(dst, b.Get("thinking"), s.think)
+		dst = s.sign(dst, b.Get("signature"))
+	case "redacted_thinking":
+		s.block = blockSkipped // it comes whole
+		s.thoughts++
+		dst = append(append(s.begin(dst), s.head...), `"reasoning_details":[`...)
+		dst = appendDetail(dst, b, s.thoughts-1)
+		dst = append(append(dst, ']'), s.tail...)
 	case "tool_use":
 		s.block, s.callArgs, s.callInput = blockTool, false, arguments(b)
 		dst = s.begin(dst)
@@ -164,7 +175,6 @@ func (s *stream) open(dst []byte, ev gjson.Result) []byte {
 // closeBlock ends the open block. A call without any argument bytes has no arguments, which is {} and not "".
 func (s *stream) closeBlock(dst []byte) []byte {
 	if s.block == blockTool && !s.callArgs {
-		s.callArgs = true
 		escaped := appendString(nil, s.callInput)
 		dst = s.arguments(dst, escaped[1:len(escaped)-1], int64(len(s.callInput)))
 	}
@@ -179,9 +189,11 @@ func (s *stream) delta(dst []byte, ev gjson.Result) ([]byte, *exchange.Failure) 
 	d := ev.Get("delta")
 	switch d.Get("type").Str {
 	case "text_delta":
-		return s.speak(dst, contentMember, d.Get("text")), nil
+		return add(dst, d.Get("text"), s.say), nil
 	case "thinking_delta":
-		return s.speak(dst, thoughtMember, d.Get("thinking")), nil
+		return add(dst, d.Get("thinking"), s.think), nil
+	case "signature_delta":
+		return s.sign(dst, d.Get("signature")), nil
 	case "input_json_delta":
 		fragment := inside(d.Get("partial_json"))
 		if s.block != blockTool || fragment == "" {
@@ -190,37 +202,62 @@ func (s *stream) delta(dst []byte, ev gjson.Result) ([]byte, *exchange.Failure) 
 		if index := ev.Get("index"); index.Exists() && index.Int() != s.index {
 			return dst, invalidAnswer("the provider's stream mixes the arguments of two calls")
 		}
-		s.callArgs = true
 		return s.arguments(dst, []byte(fragment), textSize(fragment)), nil
 	}
 	return dst, nil
 }
 
-const (
-	contentMember = `"content":"`
-	thoughtMember = `"reasoning_content":"`
-)
-
-// speak appends a chunk with text or thinking, nothing for an empty text.
-func (s *stream) speak(dst []byte, member string, v gjson.Result) []byte {
+// add appends a chunk with text or thinking, nothing for an empty text.
+func add(dst []byte, v gjson.Result, with func(dst, escaped []byte, size int64) []byte) []byte {
 	escaped := inside(v)
 	if escaped == "" {
 		return dst
 	}
-	return s.say(dst, member, []byte(escaped), textSize(escaped))
+	return with(dst, []byte(escaped), textSize(escaped))
 }
 
-// say appends a chunk whose delta has one string member, given as escaped text of a decoded size.
-func (s *stream) say(dst []byte, member string, escaped []byte, size int64) []byte {
-	dst = s.begin(dst)
-	dst = append(append(append(dst, s.head...), member...), escaped...)
-	dst = append(append(dst, '"'), s.tail...)
+// say appends a chunk with a piece of text, given escaped and with its decoded size.
+func (s *stream) say(dst, escaped []byte, size int64) []byte {
+	dst = append(append(s.begin(dst), s.head...), `"content":"`...)
+	dst = append(append(append(dst, escaped...), '"'), s.tail...)
 	s.delivered += size
 	return dst
 }
 
+// think appends a chunk with a piece of thinking: as text, and as a piece of its block.
+func (s *stream) think(dst, escaped []byte, size int64) []byte {
+	dst = append(append(s.begin(dst), s.head...), `"reasoning_content":"`...)
+	dst = append(append(dst, escaped...), `","reasoning_details":[`...)
+	dst = append(append(s.detail(dst), `,"text":"`...), escaped...)
+	dst = append(append(dst, `"}]`...), s.tail...)
+	s.delivered += size
+	return dst
+}
+
+// sign appends a chunk with the signature of the open block of thinking, nothing for an empty one.
+func (s *stream) sign(dst []byte, v gjson.Result) []byte {
+	escaped := inside(v)
+	if escaped == "" {
+		return dst
+	}
+	dst = append(append(s.begin(dst), s.head...), `"reasoning_details":[`...)
+	dst = append(append(s.detail(dst), `,"signature":"`...), escaped...)
+	return append(append(dst, `"}]`...), s.tail...)
+}
+
+// detail begins a piece of the open block of thinking.
+func (s *stream) detail(dst []byte) []byte {
+	dst = append(dst, detailText...)
+	if !s.detailed {
+		s.detailed = true
+		dst = append(dst, detailFormat...)
+	}
+	return strconv.AppendInt(append(dst, `,"index":`...), int64(max(s.thoughts-1, 0)), 10)
+}
+
 // arguments appends a chunk with a piece of the last call's arguments.
 func (s *stream) arguments(dst, escaped []byte, size int64) []byte {
+	s.callArgs = true
 	dst = s.begin(dst)
 	dst = appendIndex(append(append(dst, s.head...), `"tool_calls":[`...), s.calls-1)
 	dst = append(append(dst, `,"function":{"arguments":"`...), escaped...)

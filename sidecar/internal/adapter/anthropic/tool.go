@@ -104,6 +104,9 @@ func (t *toolbox) choose(v gjson.Result) *exchange.Failure {
 	return invalid("tool_choice.type", "the type must be function or allowed_tools")
 }
 
+// forced reports whether the model has to call a tool.
+func (t *toolbox) forced() bool { return t.mode == "any" || t.mode == "tool" }
+
 func (t *toolbox) setMode(param, mode string) *exchange.Failure {
 	switch mode {
 	case "none", "auto":

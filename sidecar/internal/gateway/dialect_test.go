@@ -1,0 +1,89 @@
+package gateway
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestRefusalsInTheCallersDialect: what no route serves is refused in the words of the client that asked.
+func TestRefusalsInTheCallersDialect(t *testing.T) {
+	r := newRig(t, []*provider{{id: "a", answer: fine}}, nil)
+	r.key = ""
+	anthropic := []string{"anthropic-version", "2023-06-01"}
+	for name, c := range map[string]struct {
+		method, path string
+		header       []string
+		status       int
+		kind         string // Anthropic's; "" for OpenAI's dialect
+	}{
+		"messages":                     {"POST", "/v1/messages", nil, 404, "not_found_error"},
+		"messages of an old SDK":       {"POST", "/v1/messages?beta=true", []string{"x-api-key", appKey}, 404, "not_found_error"},
+		"count_tokens":                 {"POST", "/v1/messages/count_tokens", nil, 404, "not_found_error"},
+		"batches, by version":          {"GET", "/v1/files", anthropic, 404, "not_found_error"},
+		"by key":                       {"GET", "/v1/files", []string{"x-api-key", appKey}, 404, "not_found_error"},
+		"responses":                    {"POST", "/v1/responses", []string{"Authorization", "Bearer " + appKey}, 404, ""},
+		"no hint":                      {"GET", "/", nil, 404, ""},
+		"nearly messages":              {"GET", "/v1/messagesx", nil, 404, ""},
+		"a wrong method is the path's": {"GET", "/v1/chat/completions", anthropic, 405, ""},
+		"no model's name":              {"GET", "/v1/models/", nil, 404, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := r.send(c.method, c.path, `{}`, c.header...)
+			if a.status != c.status || a.header.Get("x-should-retry") != "false" || a.header.Get("x-request-id") == "" {
+				t.Errorf("%d %v", a.status, a.header)
+			}
+			message := a.get("error.message").Str
+			path, _, _ := strings.Cut(c.path, "?")
+			if !strings.Contains(message, "not served") || !strings.Contains(message, path) || !strings.Contains(message, c.method) {
+				t.Errorf("message %q", message)
+			}
+			if c.kind == "" {
+				if a.get("type").Exists() || a.get("error.type").Str != "invalid_request_error" || a.get("error.code").Str == "" ||
+					!a.get("error.param").Exists() {
+					t.Errorf("not OpenAI's: %s", a.body)
+				}
+				return
+			}
+			if a.get("type").Str != "error" || a.get("error.type").Str != c.kind || a.get("error.details.error_code").Str != "unknown_route" ||
+				a.get("request_id").Str != a.header.Get("x-request-id") || a.header.Get("request-id") != a.header.Get("x-request-id") {
+				t.Errorf("not Anthropic's: %s", a.body)
+			}
+		})
+	}
+}
+
+func TestAnthropicTypes(t *testing.T) {
+	for status, want := range map[int]string{
+		400: "invalid_request_error", 401: "authentication_error", 403: "permission_error", 404: "not_found_error",
+		405: "invalid_request_error", 408: "timeout_error", 413: "request_too_large", 429: "rate_limit_error",
+		431: "invalid_request_error", 500: "api_error", 503: "api_error", 504: "timeout_error",
+	} {
+		if got := (&refusal{status: status}).anthropicType(); got != want {
+			t.Errorf("%d: got %s, want %s", status, got, want)
+		}
+	}
+}
+
+// TestKeyBeforeBody: a stranger learns nothing from what it sends.
+func TestKeyBeforeBody(t *testing.T) {
+	r := newRig(t, []*provider{{id: "a", answer: fine}}, nil)
+	for name, body := range map[string]string{
+		"no JSON": `{`, "no model": `{}`, "unknown alias": `{"model":"x","messages":[{"role":"user","content":"a"}]}`, "good": hello,
+	} {
+		t.Run(name, func(t *testing.T) {
+			r.key = "sk-wrong"
+			if a := r.chat(body); a.status != 401 || a.get("error.code").Str != "invalid_api_key" {
+				t.Errorf("wrong key: %d %s", a.status, a.body)
+			}
+			r.key = ""
+			if a := r.chat(body, "Content-Encoding", "br"); a.status != 401 {
+				t.Errorf("no key: %d %s", a.status, a.body)
+			}
+			r.key = appKey
+			want := map[string]int{"no JSON": 400, "no model": 400, "unknown alias": 404, "good": 200}[name]
+			if a := r.chat(body); a.status != want {
+				t.Errorf("good key: %d %s", a.status, a.body)
+			}
+		})
+	}
+}
