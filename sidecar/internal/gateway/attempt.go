@@ -114,9 +114,8 @@ func (g *Gateway) try(f *flow, d *exchange.Deployment, number int) *exchange.Fai
 		return nil
 	}
 	g.Route.Report(time.Now(), d.ID, exchange.FailNone)
-	u := g.known(f, ans.Usage, int64(len(ans.Body)))
 	g.done(f, ended{
-		d: d, number: number, start: start, ans: ans, usage: u,
+		d: d, number: number, start: start, ans: ans, usage: ans.Usage,
 		status: usagev1.Status_STATUS_OK, billed: true,
 	})
 	f.c.SetStatusCode(200)
@@ -146,8 +145,9 @@ func (g *Gateway) call(f *flow, d *exchange.Deployment, number int) (*relay.Answ
 		return nil, failure
 	}
 	up := relay.Upstream{BaseURL: d.BaseURL, Timeouts: f.alias.Timeouts}
-	return g.Relay.Open(&f.cancel, up, call, f.req.Stream, ad, &f.req, func(dst []byte, u exchange.Usage) []byte {
-		return g.annotate(dst, f, d, number, u)
+	return g.Relay.Open(&f.cancel, up, call, f.req.Stream, ad, &f.req, func(dst []byte, u exchange.Usage, delivered int64) ([]byte, exchange.Usage) {
+		u = g.known(f, u, delivered)
+		return g.annotate(dst, f, d, number, u), u
 	})
 }
 
@@ -191,9 +191,10 @@ func (g *Gateway) stream(f *flow, ans *relay.Answer, number int, start time.Time
 	f.c.SetBodyStream(s, -1)
 }
 
-// known fills in what the provider did not state, from what was relayed. An explicit zero is a zero.
+// known fills in what the provider did not state, from what was relayed. An explicit zero is a zero, and an estimate
+// that the caller was told stands, whatever has been learned since.
 func (g *Gateway) known(f *flow, u exchange.Usage, delivered int64) exchange.Usage {
-	if u.Source == exchange.FromProvider {
+	if u.Source == exchange.FromProvider || u.Total() > 0 {
 		return u
 	}
 	u.Source = exchange.FromEstimate

@@ -20,11 +20,11 @@ func ask(stream bool) *exchange.Request {
 	}
 }
 
-func note(dst []byte, u exchange.Usage) []byte {
+func note(dst []byte, u exchange.Usage, _ int64) ([]byte, exchange.Usage) {
 	if u.Source == exchange.FromProvider {
-		return append(dst, `{"estimated":false}`...)
+		return append(dst, `{"estimated":false}`...), u
 	}
-	return append(dst, `{"estimated":true}`...)
+	return append(dst, `{"estimated":true}`...), u
 }
 
 type seen struct {
