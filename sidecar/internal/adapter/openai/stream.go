@@ -116,17 +116,17 @@ func errorEvent(data []byte) *exchange.Failure {
 // annotations of Azure have nothing for callers who know OpenAI.
 func (s *stream) chunk(dst []byte, v span) ([]byte, *exchange.Failure) {
 	top, f := s.top(v)
+	usage := s.read(top) // of an error too: what was used before it
 	if f != nil {
 		return dst, f
 	}
-	usage := s.read(v, top)
 	sent, first := 0, true
 	for c := enter(s.data, top.choices); c.next(); {
 		if first { // not earlier: Azure's first chunk has no choice, and an empty id
 			s.pin(top)
 			first = false
 		}
-		mark, text := len(s.edits.list), len(s.holes)
+		made, holes := len(s.edits.list), len(s.holes)
 		any, f := s.choice(c.value)
 		if f != nil {
 			return dst, f
@@ -135,7 +135,7 @@ func (s *stream) chunk(dst []byte, v span) ([]byte, *exchange.Failure) {
 			sent++
 			continue
 		}
-		s.edits.list, s.holes = s.edits.list[:mark], s.holes[:text]
+		s.edits.list, s.holes = s.edits.list[:made], s.holes[:holes]
 		s.edits.drop(&c, sent > 0)
 	}
 	s.keep(v, usage, sent > 0)
@@ -198,7 +198,7 @@ func (s *stream) top(v span) (t members, f *exchange.Failure) {
 			}
 		case "error": // null: clients take its presence for a failure
 			if keep = false; truthy(s.raw(c.value)) {
-				return t, inBand(gjson.ParseBytes(s.raw(v)))
+				f = inBand(gjson.ParseBytes(s.raw(v)))
 			}
 		case "x_gateway": // a gateway behind this one
 			keep = false
@@ -208,14 +208,14 @@ func (s *stream) top(v span) (t members, f *exchange.Failure) {
 		}
 		kept = kept || keep
 	}
-	if !t.choices.is() {
+	if f == nil && !t.choices.is() {
 		f = inBand(gjson.ParseBytes(s.raw(v)))
 	}
 	return t, f
 }
 
 // read takes usage from wherever a chunk has it, and returns the raw object, none when it states nothing.
-func (s *stream) read(v span, t members) span {
+func (s *stream) read(t members) span {
 	for _, u := range [...]span{t.usage, find(s.data, t.groq, "usage")} {
 		if !isObject(s.data, u) {
 			continue

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"strconv"
+	"strings"
 
 	"github.com/tidwall/gjson"
 	"github.com/tidwall/sjson"
@@ -93,13 +94,15 @@ func mendUsage(raw []byte, u exchange.Usage, op exchange.Operation) []byte {
 		return appendUsage(nil, u.Tokens, op)
 	}
 	set := func(path string, n int64, must bool) {
-		switch v := gjson.GetBytes(raw, path); {
-		case v.Raw == strconv.FormatInt(n, 10):
-		case !v.Exists() && !must:
-		default:
-			// It cannot fail: raw is an object, and the path is well formed.
-			raw, _ = sjson.SetBytes(raw, path, n)
+		v := gjson.GetBytes(raw, path)
+		if v.Raw == strconv.FormatInt(n, 10) || !v.Exists() && !must {
+			return
 		}
+		// Neither call can fail: what a path leads through is an object, and the paths are well formed.
+		if of, _, nested := strings.Cut(path, "."); nested && !gjson.GetBytes(raw, of).IsObject() {
+			raw, _ = sjson.SetRawBytes(raw, of, []byte("{}"))
+		}
+		raw, _ = sjson.SetBytes(raw, path, n)
 	}
 	chat := op == exchange.Chat
 	set("prompt_tokens", u.Prompt(), true)
