@@ -115,10 +115,15 @@ func errorEvent(data []byte) *exchange.Failure {
 // chunk passes the chunk v. What has no choice left is not sent on: usage chunks go out at the end, and the filter
 // annotations of Azure have nothing for callers who know OpenAI.
 func (s *stream) chunk(dst []byte, v span) ([]byte, *exchange.Failure) {
-	top, f := s.top(v)
+	top := s.top(v)
 	usage := s.read(top) // of an error too: what was used before it
-	if f != nil {
-		return dst, f
+	if !top.choices.is() || top.problem.is() && truthy(s.raw(top.problem)) {
+		if f := inBand(gjson.ParseBytes(s.raw(v))); f != nil {
+			return dst, f
+		}
+	}
+	if isText(s.data, top.padding) {
+		s.hole(top.padding, nil, false)
 	}
 	sent, first := 0, true
 	for c := enter(s.data, top.choices); c.next(); {
@@ -143,8 +148,12 @@ func (s *stream) chunk(dst []byte, v span) ([]byte, *exchange.Failure) {
 		return dst, nil
 	}
 	s.frame(v, top)
-	if s.r.IncludeUsage && !top.usage.is() {
+	switch {
+	case !s.r.IncludeUsage:
+	case !top.usage.is():
 		s.edits.back(v, `,"usage":null`)
+	case !isNull(s.data, top.usage):
+		s.edits.set(top.usage, "null")
 	}
 	before := len(dst)
 	dst = s.edits.apply(append(dst, dataField...), s.data, v)
@@ -167,10 +176,11 @@ func (s *stream) remember(v span, event []byte) {
 }
 
 // members are those of a chunk that are read.
-type members struct{ id, object, created, model, choices, usage, groq span }
+type members struct{ id, object, created, model, choices, usage, groq, padding, problem span }
 
-// top reads a chunk's members and mends those that need no knowledge of the choices.
-func (s *stream) top(v span) (t members, f *exchange.Failure) {
+// top reads a chunk's members, and drops those that are not for the caller: its usage has a chunk of its own, the
+// presence of error is a failure to clients, even of null, and x_gateway is of a gateway behind this one.
+func (s *stream) top(v span) (t members) {
 	kept := false
 	for c := enter(s.data, v); c.next(); {
 		keep := true
@@ -185,22 +195,15 @@ func (s *stream) top(v span) (t members, f *exchange.Failure) {
 			t.model = c.value
 		case "choices":
 			t.choices = c.value
+		case "usage":
+			t.usage, keep = c.value, s.r.IncludeUsage
 		case "x_groq":
 			t.groq = c.value
-		case "usage":
-			t.usage = c.value
-			if keep = s.r.IncludeUsage; keep && !isNull(s.data, c.value) {
-				s.edits.set(c.value, "null") // it has a chunk of its own
-			}
 		case "obfuscation":
-			if isText(s.data, c.value) {
-				s.hole(c.value, nil, false)
-			}
-		case "error": // null: clients take its presence for a failure
-			if keep = false; truthy(s.raw(c.value)) {
-				f = inBand(gjson.ParseBytes(s.raw(v)))
-			}
-		case "x_gateway": // a gateway behind this one
+			t.padding = c.value
+		case "error":
+			t.problem, keep = c.value, false
+		case "x_gateway":
 			keep = false
 		}
 		if !keep {
@@ -208,10 +211,7 @@ func (s *stream) top(v span) (t members, f *exchange.Failure) {
 		}
 		kept = kept || keep
 	}
-	if f == nil && !t.choices.is() {
-		f = inBand(gjson.ParseBytes(s.raw(v)))
-	}
-	return t, f
+	return t
 }
 
 // read takes usage from wherever a chunk has it, and returns the raw object, none when it states nothing.
@@ -369,41 +369,17 @@ func (s *stream) bill(dst []byte) []byte {
 	}
 	s.begin(s.closing)
 	v := span{0, len(s.closing)}
-	s.edits.list = s.edits.list[:0]
-	var t members
-	kept := false
-	for c := enter(s.data, v); c.next(); {
-		keep := true
-		switch string(c.name()) {
-		case "id":
-			t.id = c.value
-		case "object":
-			t.object = c.value
-		case "created":
-			t.created = c.value
-		case "model":
-			t.model = c.value
-		case "choices":
-			t.choices = c.value
-			if string(s.raw(c.value)) != "[]" {
-				s.edits.set(c.value, "[]")
-			}
-		case "usage":
-			t.usage = c.value
-			s.edits.set(c.value, string(mendUsage(s.raw(c.value), u, exchange.Chat)))
-		case "error", "x_gateway":
-			keep = false
-		}
-		if !keep {
-			s.edits.drop(&c, kept)
-		}
-		kept = kept || keep
-	}
+	t := s.top(v)
 	s.frame(v, t)
-	if !t.choices.is() {
+	switch {
+	case !t.choices.is():
 		s.edits.back(v, `,"choices":[]`)
+	case string(s.raw(t.choices)) != "[]":
+		s.edits.set(t.choices, "[]")
 	}
-	if !t.usage.is() {
+	if t.usage.is() {
+		s.edits.set(t.usage, string(mendUsage(s.raw(t.usage), u, exchange.Chat)))
+	} else {
 		s.edits.back(v, `,"usage":`, string(appendUsage(nil, u.Tokens, exchange.Chat)))
 	}
 	s.edits.back(v, `,"x_gateway":`, string(own))
