@@ -270,7 +270,7 @@ func (c *seenChoice) add(t *testing.T, d messageJSON) int64 {
 			t.Fatalf("call index %d after %d calls", x.Index, len(c.calls))
 		}
 		if x.Index == len(c.calls) {
-			if x.Type != "function" || x.ID == "" {
+			if x.Type == "" || x.ID == "" {
 				t.Fatalf("a call begins with %+v", x)
 			}
 			c.calls = append(c.calls, wantCall{ID: x.ID})

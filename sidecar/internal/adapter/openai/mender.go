@@ -12,6 +12,8 @@ const (
 	// audioShare: that many bytes of base64 count as one byte of text. 50 ms of PCM are 3,200 of them and one token,
 	// which is about four bytes of text.
 	audioShare = 800
+	// editBytesMax is how much buffer a stream keeps between chunks. One huge chunk must not make it hold its size.
+	editBytesMax = 16 << 10
 )
 
 // mender collects the edits one answer or chunk needs. What servers do as OpenAI does needs none.
@@ -29,6 +31,14 @@ type mender struct {
 func (m *mender) begin(data []byte) {
 	m.data, m.holes, m.steady = data, m.holes[:0], true
 	m.edits.reset()
+}
+
+// end lets go of the document.
+func (m *mender) end() {
+	m.data = nil
+	if cap(m.edits.text) > editBytesMax {
+		m.edits = edits{}
+	}
 }
 
 // raw is a value as it stands.

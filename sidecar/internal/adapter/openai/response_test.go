@@ -27,8 +27,8 @@ func TestResponseBytes(t *testing.T) {
 			`{"choices":[{"message":null}],` + usage + `}`, `{"choices":[{"message":null}],` + usage + `,"model":"smart"` + own,
 		},
 		"calls": {
-			`{"id":"a","model":"m","choices":[{"message":{"tool_calls":[{"function":{"name":"f","arguments":{ "x" : [1,"é"] },"new":1}},{"id":"t","type":"custom","custom":{"name":"n","input":"x"}}]},"finish_reason":"stop"}],` + usage + `}`,
-			`{"id":"a","model":"smart","choices":[{"message":{"tool_calls":[{"id":"` + callID("a", 0, 0) + `","type":"function","function":{"name":"f","arguments":"{\"x\":[1,\"é\"]}","new":1}},{"id":"t","type":"custom","custom":{"name":"n","input":"x"}}]},"finish_reason":"tool_calls"}],` + usage + own,
+			`{"id":"a","model":"m","choices":[{"message":{"tool_calls":[{"function":{"name":"f","arguments":{ "x" : [1,"é"] },"new":1}},{"id":"t","type":"custom","custom":{"name":"n","input":"x"}},{"type":"mcp"}]},"finish_reason":"stop"}],` + usage + `}`,
+			`{"id":"a","model":"smart","choices":[{"message":{"tool_calls":[{"id":"` + callID("a", 0, 0) + `","type":"function","function":{"name":"f","arguments":"{\"x\":[1,\"é\"]}","new":1}},{"id":"t","type":"custom","custom":{"name":"n","input":"x"}},{"id":"` + callID("a", 0, 2) + `","type":"mcp"}]},"finish_reason":"tool_calls"}],` + usage + own,
 		},
 		"reasoning beside null": {
 			`{"model":"m","choices":[{"message":{"reasoning_content":null,"reasoning":"hm","content":"x"},"finish_reason":"eos"}],` + usage + `}`,

@@ -74,6 +74,7 @@ func (s *stream) Event(dst, name, data []byte) ([]byte, adapter.Progress) {
 	}
 	before, delivered := len(dst), s.delivered
 	dst, f := s.event(dst, name, data)
+	s.end()
 	if f != nil {
 		s.broken, s.delivered = f, delivered
 		return dst[:before], adapter.Progress{Failure: f}

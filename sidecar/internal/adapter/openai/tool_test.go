@@ -90,6 +90,10 @@ func TestCallsTakenApart(t *testing.T) {
 			[]string{chunk(`{"index":0,"id":"t1","type":"function","function":{}}`, `{"index":1,"id":"t2"}`)},
 			[]wantCall{{"t1", "", ``}, {"t2", "", ``}},
 		},
+		"a kind of its own": {
+			[]string{chunk(`{"index":0,"id":"t1","type":"mcp","mcp":{"x":1}}`, entry("1", "t2", "f", `{}`))},
+			[]wantCall{{"t1", "", ``}, {"t2", "f", `{}`}},
+		},
 		"null arguments": {
 			[]string{chunk(`{"index":0,"id":"t1","type":null,"function":{"name":"f","arguments":null}}`), chunk(`{"index":0,"function":{"arguments":null}}`)},
 			[]wantCall{{"t1", "f", ``}},
