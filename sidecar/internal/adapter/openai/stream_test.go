@@ -102,13 +102,17 @@ func TestStreamOddities(t *testing.T) {
 		list []string
 		want seenChoice
 	}{
-		"null delta":         {[]string{strings.Replace(delta(""), "{}", "null", 1), delta(`"content":"x"`), finished}, seenChoice{content: "x", finish: "stop"}},
-		"a delta over lines": {[]string{delta("\"content\":\"x\",\n\"extra\":{\n\"a\":[1,\n2]}"), finished}, seenChoice{content: "x", finish: "stop"}},
-		"odd member names":   {[]string{delta(`"a\"b":1,"content":"x"`), finished}, seenChoice{content: "x", finish: "stop"}},
-		"odd finish":         {[]string{delta(`"content":"x"`), strings.Replace(finished, "stop", `a\"b`, 1)}, seenChoice{content: "x", finish: `a"b`}},
-		"content parts":      {[]string{delta(`"content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]},{"type":"text","text":"x"}]`), finished}, seenChoice{content: "x", reasoning: "hm", finish: "stop"}},
-		"reasoning":          {[]string{delta(`"reasoning":"hm"`), delta(`"content":"x"`), finished}, seenChoice{content: "x", reasoning: "hm", finish: "stop"}},
-		"foreign finish":     {[]string{delta(`"content":"x"`), strings.Replace(finished, "stop", "MAX_TOKENS", 1)}, seenChoice{content: "x", finish: "length"}},
+		"null delta":          {[]string{strings.Replace(delta(""), "{}", "null", 1), delta(`"content":"x"`), finished}, seenChoice{content: "x", finish: "stop"}},
+		"a delta over lines":  {[]string{delta("\"content\":\"x\",\n\"extra\":{\n\"a\":[1,\n2]}"), finished}, seenChoice{content: "x", finish: "stop"}},
+		"odd member names":    {[]string{delta(`"a\"b":1,"content":"x"`), finished}, seenChoice{content: "x", finish: "stop"}},
+		"odd finish":          {[]string{delta(`"content":"x"`), strings.Replace(finished, "stop", `a\"b`, 1)}, seenChoice{content: "x", finish: `a"b`}},
+		"content parts":       {[]string{delta(`"content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]},{"type":"text","text":"x"}]`), finished}, seenChoice{content: "x", reasoning: "hm", finish: "stop"}},
+		"reasoning":           {[]string{delta(`"reasoning":"hm"`), delta(`"content":"x"`), finished}, seenChoice{content: "x", reasoning: "hm", finish: "stop"}},
+		"a finish again":      {[]string{delta(`"content":"x"`), finished, finished, strings.Replace(delta(`"content":"y"`), "null", `"stop"`, 1)}, seenChoice{content: "xy", finish: "stop"}},
+		"reasoning, null too": {[]string{delta(`"reasoning":"h","reasoning_content":null`), delta(`"reasoning_content":"","reasoning":"m"`), delta(`"content":"x"`), finished}, seenChoice{content: "x", reasoning: "hm", finish: "stop"}},
+		"reasoning details":   {[]string{delta(`"reasoning":null,"reasoning_details":[{"type":"reasoning.text","text":"hm"}]`), delta(`"content":"x"`), finished}, seenChoice{content: "x", reasoning: "hm", finish: "stop"}},
+		"reasoning twice":     {[]string{delta(`"reasoning_details":[{"type":"reasoning.text","text":"hm"}],"reasoning":"hm"`), delta(`"content":"x"`), finished}, seenChoice{content: "x", reasoning: "hm", finish: "stop"}},
+		"foreign finish":      {[]string{delta(`"content":"x"`), strings.Replace(finished, "stop", "MAX_TOKENS", 1)}, seenChoice{content: "x", finish: "length"}},
 		"arguments in pieces": {
 			[]string{call(begin), call(`"index":0,"function":{"arguments":"{\"a\""}`), call(`"index":0,"function":{"arguments":":1}"}`), finished},
 			seenChoice{finish: "tool_calls", calls: []wantCall{{"t1", "f", `{"a":1}`}}},

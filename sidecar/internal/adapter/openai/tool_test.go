@@ -58,6 +58,10 @@ func TestCallsTakenApart(t *testing.T) {
 			[]string{chunk(entry("0", "", "f", `{`)), chunk(entry("0", "t1", "", `}`)), chunk(entry("0", "t2", "g", `{}`))},
 			[]wantCall{{made(0), "f", `{}`}, {"t2", "g", `{}`}},
 		},
+		"a late id, then the same tool": {
+			[]string{chunk(entry("0", "", "f", ``)), chunk(entry("0", "t1", "", ``)), chunk(entry("0", "t2", "f", `{}`))},
+			[]wantCall{{made(0), "f", ``}, {"t2", "f", `{}`}},
+		},
 		"a late id without an index": {
 			[]string{chunk(entry("", "", "f", `{`)), chunk(entry("", "t1", "", `}`))},
 			[]wantCall{{made(0), "f", `{}`}},
