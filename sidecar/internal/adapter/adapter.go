@@ -17,8 +17,10 @@ type Field struct{ Name, Value string }
 // Header reads a header field of the provider's answer, "" when absent; names in any case.
 type Header func(name string) string
 
-// Annotate appends the value of the x_gateway member (a JSON object) for the given usage.
-type Annotate func(dst []byte, u exchange.Usage) []byte
+// Annotate is asked once an answer is complete, and for its end only. It appends the value of the x_gateway member (a
+// JSON object) and returns the usage that is settled: what the provider stated, or, for a Source of FromEstimate, what
+// the prompt and the delivered bytes come to. The caller is told that usage and no other.
+type Annotate func(dst []byte, u exchange.Usage, delivered int64) ([]byte, exchange.Usage)
 
 // Adapter is one provider's dialect, towards OpenAI-dialect callers. It is stateless and safe for concurrent use.
 type Adapter interface {
@@ -27,7 +29,7 @@ type Adapter interface {
 	Request(r *exchange.Request, d *exchange.Deployment, secret []byte) (Call, *exchange.Failure)
 
 	// Response turns a complete 2xx answer to a request without stream into the caller's body, with the model
-	// renamed to the alias and the x_gateway member added. It fails with FailInvalid when the body is no answer, and
+	// renamed to the alias, the settled usage and the x_gateway member in it. It returns the settled usage. It fails with FailInvalid when the body is no answer, and
 	// with the kind of the error when a 200 carries one.
 	Response(r *exchange.Request, body []byte, a Annotate) ([]byte, exchange.Usage, *exchange.Failure)
 
@@ -56,7 +58,7 @@ type Stream interface {
 	Abort(dst []byte, f *exchange.Failure) []byte
 
 	// Usage is what has been used so far: the provider's numbers when it stated them; otherwise zero tokens with
-	// Source FromEstimate, and the gateway estimates from Delivered.
+	// Source FromEstimate, and the gateway estimates from Delivered. After End it is what the caller was told.
 	Usage() exchange.Usage
 
 	// Delivered counts the bytes of text, tool arguments and reasoning appended so far.

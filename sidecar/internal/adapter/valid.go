@@ -10,7 +10,7 @@ const depthMax = 512
 // before they read anything of it.
 func Valid(doc []byte) bool {
 	depth, text := 0, false
-	for i := 0; i < len(doc); i++ {
+	for i := 0; i < len(doc) && len(doc) > depthMax; i++ { // a shorter one cannot nest deeper
 		c := doc[i]
 		switch {
 		case text && c == '\\':

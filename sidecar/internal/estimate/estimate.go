@@ -19,8 +19,12 @@ const (
 	perRequest = 8
 
 	// startMilli is tokens per 1,000 bytes before anything is learned: 3.2 bytes a token, below English prose (4.7)
-	// and JSON (3.9), at CJK's (3.2).
+	// and JSON (3.9), at CJK's (3.2). It is for reservations, which must rarely be too low.
 	startMilli = 1000 * 10 / 32
+	// textMicro is tokens per 1,000,000 bytes of what is charged, which must not be too high either: 4.2 bytes a
+	// token, in the middle of English prose (4.7 to 5.0), German (4.2), code (3.6 to 4.3), dense Markdown (3.5 to 3.9)
+	// and JSON (3.9).
+	textMicro  = 1_000_000 * 10 / 42
 	minMilli   = 100 // 10 bytes a token
 	maxMilli   = 1000
 	padPercent = 12
@@ -36,8 +40,13 @@ type Input struct {
 // Estimator learns. It is safe for concurrent use.
 type Estimator struct {
 	mu     sync.Mutex
-	ratio  map[string]int64 // by deployment: tokens per 1,000 bytes
+	ratio  map[string]ratio // by deployment
 	output map[string]*window
+}
+
+type ratio struct {
+	high int64 // for reservations: tokens per 1,000 bytes, up at once, down slowly
+	mean int64 // for charges: tokens per 1,000,000 bytes
 }
 
 type window struct {
@@ -47,34 +56,31 @@ type window struct {
 
 // New makes an estimator that has learned nothing.
 func New() *Estimator {
-	return &Estimator{ratio: map[string]int64{}, output: map[string]*window{}}
+	return &Estimator{ratio: map[string]ratio{}, output: map[string]*window{}}
 }
 
 // InputTokens guesses the tokens of a prompt for a deployment, padded so that it is rarely too low.
 func (e *Estimator) InputTokens(deployment string, in Input) int64 {
-	e.mu.Lock()
-	milli, ok := e.ratio[deployment]
-	e.mu.Unlock()
-	if !ok {
-		milli = startMilli
-	}
-	n := (in.Bytes*milli + 999) / 1000
+	n := (in.Bytes*e.ratioOf(deployment).high + 999) / 1000
 	n += n * padPercent / 100
 	return n + in.Extra + in.Messages*perMessage + perRequest
 }
 
 // TextTokens guesses the tokens of relayed text, without padding: it is charged when the provider stated nothing.
 func (e *Estimator) TextTokens(deployment string, bytes int64) int64 {
-	e.mu.Lock()
-	milli, ok := e.ratio[deployment]
-	e.mu.Unlock()
-	if !ok {
-		milli = startMilli
-	}
-	return (bytes*milli + 999) / 1000
+	return (bytes*e.ratioOf(deployment).mean + 999_999) / 1_000_000
 }
 
-// LearnInput corrects the ratio of a deployment by a provider's count of a prompt.
+func (e *Estimator) ratioOf(deployment string) ratio {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if r, ok := e.ratio[deployment]; ok {
+		return r
+	}
+	return ratio{startMilli, textMicro}
+}
+
+// LearnInput corrects the ratios of a deployment by a provider's count of a prompt.
 func (e *Estimator) LearnInput(deployment string, in Input, tokens int64) {
 	tokens -= in.Extra + in.Messages*perMessage/2
 	if in.Bytes < 64 || tokens <= 0 {
@@ -83,19 +89,21 @@ func (e *Estimator) LearnInput(deployment string, in Input, tokens int64) {
 	seen := min(max(tokens*1000/in.Bytes, minMilli), maxMilli)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	milli, ok := e.ratio[deployment]
+	r, ok := e.ratio[deployment]
 	if !ok {
 		if len(e.ratio) >= seriesMax {
 			return
 		}
-		milli = startMilli
+		r = ratio{startMilli, textMicro}
 	}
 	// Up at once, down slowly: a ratio that is too low under-reserves.
-	if seen > milli {
-		e.ratio[deployment] = milli + (seen-milli+1)/2
+	if seen > r.high {
+		r.high += (seen - r.high + 1) / 2
 	} else {
-		e.ratio[deployment] = milli - (milli-seen)/16
+		r.high -= (r.high - seen) / 16
 	}
+	r.mean += (seen*1000 - r.mean) / 8
+	e.ratio[deployment] = r
 }
 
 // OutputTokens guesses the output of a request of a series (a key and an alias): the 95th percentile of recent ones,

@@ -38,6 +38,33 @@ func TestInputIsRarelyTooLow(t *testing.T) {
 	}
 }
 
+// TestTextIsCharged: the guess that is charged is near what common texts come to before anything is learned, and one
+// dense prompt does not make all texts dear.
+func TestTextIsCharged(t *testing.T) {
+	for name, c := range map[string]struct{ bytes, tokens int64 }{ // measured with o200k
+		"English prose":  {11_358, 2_263},
+		"dense Markdown": {10_066, 2_594},
+		"Go":             {8_770, 2_470},
+		"JSON":           {36_826, 9_419},
+	} {
+		if got := New().TextTokens("d", c.bytes); got < c.tokens*8/10 || got > c.tokens*5/4 {
+			t.Errorf("%s: got %d, want about %d", name, got, c.tokens)
+		}
+	}
+	e := New()
+	before := e.TextTokens("d", 10_000)
+	e.LearnInput("d", Input{Bytes: 3_000}, 2_000) // base64
+	if got := e.TextTokens("d", 10_000); got <= before || got > before*13/10 {
+		t.Errorf("%d after one dense prompt, %d before: want a little more", got, before)
+	}
+	for range 100 {
+		e.LearnInput("d", Input{Bytes: 30_000}, 10_000)
+	}
+	if got := e.TextTokens("d", 3_000); got < 980 || got > 1_000 {
+		t.Errorf("got %d after many prompts of 3 bytes a token, want 1,000", got)
+	}
+}
+
 func TestOutputIsTheP95(t *testing.T) {
 	e := New()
 	if got := e.OutputTokens("s", 1000); got != 1000 {

@@ -144,7 +144,10 @@ func (g *Gateway) try(f *flow, d *exchange.Deployment, call adapter.Call) *excha
 	f.target = d
 	up := relay.Upstream{BaseURL: d.BaseURL, Timeouts: f.alias.Timeouts}
 	ans, failure := g.Relay.Open(&f.cancel, up, call, f.req.Stream, g.Adapters[d.Provider], &f.req,
-		func(dst []byte, u exchange.Usage) []byte { return g.annotate(dst, f, d, number, u) })
+		func(dst []byte, u exchange.Usage, delivered int64) ([]byte, exchange.Usage) {
+			u = g.known(f, u, delivered)
+			return g.annotate(dst, f, d, number, u), u
+		})
 	if failure != nil {
 		g.Route.Report(time.Now(), d.ID, failure)
 		f.tried = append(f.tried, attempt{d.ID, failure.Kind, failure.Status, failure.Message})
@@ -158,9 +161,8 @@ func (g *Gateway) try(f *flow, d *exchange.Deployment, call adapter.Call) *excha
 		return nil
 	}
 	g.Route.Report(time.Now(), d.ID, nil)
-	u := g.known(f, ans.Usage, int64(len(ans.Body)))
 	g.done(f, ended{
-		d: d, number: number, start: start, ans: ans, usage: u,
+		d: d, number: number, start: start, ans: ans, usage: ans.Usage,
 		status: usagev1.Status_STATUS_OK, billed: true,
 	})
 	f.c.SetStatusCode(200)
@@ -205,9 +207,10 @@ func (g *Gateway) stream(f *flow, ans *relay.Answer, number int, start time.Time
 	f.c.SetBodyStream(s, -1)
 }
 
-// known fills in what the provider did not state, from what was relayed. An explicit zero is a zero.
+// known fills in what the provider did not state, from what was relayed. An explicit zero is a zero, and an estimate
+// that the caller was told stands, whatever has been learned since.
 func (g *Gateway) known(f *flow, u exchange.Usage, delivered int64) exchange.Usage {
-	if u.Source == exchange.FromProvider {
+	if u.Source == exchange.FromProvider || u.Total() > 0 {
 		return u
 	}
 	u.Source = exchange.FromEstimate

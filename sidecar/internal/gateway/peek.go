@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
@@ -38,12 +39,17 @@ func peek(r *exchange.Request) *badField {
 	var safety, user, annotated string
 	seen := map[string]bool{}
 	body.ForEach(func(k, v gjson.Result) bool {
-		if seen[k.Str] {
-			// Two readers could disagree on which one counts, and the limits would be checked for the wrong one.
-			bad = &badField{k.Str, "the member appears twice"}
+		// Two readers could disagree on which member counts, and the limits would be checked for the wrong one.
+		name := folded(k.Str)
+		switch {
+		case seen[name]:
+			bad = &badField{k.Str, fmt.Sprintf("the member %q appears twice", k.Str)}
+			return false
+		case name != k.Str && decisive[name]:
+			bad = &badField{k.Str, fmt.Sprintf("the member %q must be written %q: some providers take one for the other", k.Str, name)}
 			return false
 		}
-		seen[k.Str] = true
+		seen[name] = true
 		switch k.Str {
 		case "safety_identifier":
 			safety = v.Str
@@ -71,6 +77,17 @@ func peek(r *exchange.Request) *badField {
 		return &badField{"input", "input is required"}
 	}
 	return nil
+}
+
+// decisive are the members that limits depend on.
+var decisive = map[string]bool{
+	"model": true, "messages": true, "stream": true, "stream_options": true, "max_tokens": true,
+	"max_completion_tokens": true, "n": true, "tools": true, "functions": true, "input": true,
+}
+
+// folded is a name as servers see it that do not tell capitals apart, such as those in Go. A long s is an s to them.
+func folded(name string) string {
+	return strings.ReplaceAll(strings.ToLower(name), "\u017f", "s")
 }
 
 func peekMember(r *exchange.Request, name string, v gjson.Result) *badField {

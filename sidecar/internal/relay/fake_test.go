@@ -70,7 +70,8 @@ func (dialect) Response(_ *exchange.Request, body []byte, note adapter.Annotate)
 	}
 	u := exchange.Usage{Source: exchange.FromProvider}
 	u.Output = gjson.GetBytes(body, "usage.completion_tokens").Int()
-	return note(body, u), u, nil
+	body, u = note(body, u, int64(len(body)))
+	return body, u, nil
 }
 
 func (dialect) Stream(r *exchange.Request, _ adapter.Annotate) adapter.Stream {
@@ -137,7 +138,7 @@ func (s *dialectStream) Usage() exchange.Usage {
 
 func (s *dialectStream) Delivered() int64 { return s.delivered }
 
-func noNote(dst []byte, _ exchange.Usage) []byte { return dst }
+func noNote(dst []byte, u exchange.Usage, _ int64) ([]byte, exchange.Usage) { return dst, u }
 
 // upstream is a provider made of raw connections.
 type upstream struct {

@@ -48,13 +48,9 @@ func respond(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exch
 	dst = append(dst, `,"logprobs":null,"finish_reason":"`...)
 	dst = append(dst, finishReason(m.Get("stop_reason").Str)...)
 	dst = append(dst, `"}],"usage":`...)
-	if use.Source == exchange.FromProvider {
-		dst = appendUsage(dst, use.Tokens)
-	} else {
-		dst = append(dst, "null"...)
-	}
-	dst = a(append(dst, `,"x_gateway":`...), use)
-	return append(dst, '}'), use, nil
+	own, use := a(nil, use, int64(len(content.Raw)))
+	dst = append(appendUsage(dst, use.Tokens), `,"x_gateway":`...)
+	return append(append(dst, own...), '}'), use, nil
 }
 
 // appendMessage appends the assistant's message made of the content blocks. Blocks of other kinds, such as those of

@@ -38,11 +38,12 @@ type stream struct {
 	thoughts  int    // blocks of thinking so far
 	detailed  bool   // the entry of the open one has begun
 
-	begun     bool   // the role chunk was appended
-	stop      string // upstream's stop reason, "" while there is none
-	broken    bool   // an error was reported
-	ended     bool   // End succeeded
-	final     bool   // message_delta stated the output tokens
+	begun     bool           // the role chunk was appended
+	stop      string         // upstream's stop reason, "" while there is none
+	broken    bool           // an error was reported
+	ended     bool           // End succeeded
+	final     bool           // message_delta stated the output tokens
+	told      exchange.Usage // what the usage chunk said; no Source before
 	counts    counts
 	delivered int64
 }
@@ -288,15 +289,11 @@ func (s *stream) End(dst []byte) ([]byte, *exchange.Failure) {
 	dst = append(append(dst, finishReason(s.stop)...), `"}]`...)
 	dst = append(append(dst, s.noUsage()...), "}\n\n"...)
 	if s.req.IncludeUsage {
-		u := s.Usage()
+		own, u := s.note(nil, s.Usage(), s.delivered)
+		s.told = u
 		dst = append(s.appendStart(dst), `,"choices":[],"usage":`...)
-		if u.Source == exchange.FromProvider {
-			dst = appendUsage(dst, u.Tokens)
-		} else {
-			dst = append(dst, "null"...)
-		}
-		dst = s.note(append(dst, `,"x_gateway":`...), u)
-		dst = append(dst, "}\n\n"...)
+		dst = append(appendUsage(dst, u.Tokens), `,"x_gateway":`...)
+		dst = append(append(dst, own...), "}\n\n"...)
 	}
 	return append(dst, sse.Done...), nil
 }
@@ -304,6 +301,9 @@ func (s *stream) End(dst []byte) ([]byte, *exchange.Failure) {
 // Usage is what the provider has stated so far. The start states one or so output tokens, which stands for a broken
 // stream only: one that ended well without a final count is estimated instead.
 func (s *stream) Usage() exchange.Usage {
+	if s.told.Source != 0 {
+		return s.told
+	}
 	if !s.counts.stated || s.ended && !s.final {
 		return exchange.Usage{Source: exchange.FromEstimate}
 	}

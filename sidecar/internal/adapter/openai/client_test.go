@@ -20,11 +20,13 @@ func ask(stream bool) *exchange.Request {
 	}
 }
 
-func note(dst []byte, u exchange.Usage) []byte {
+// note takes an answer without usage for 40 tokens in and one out for each byte.
+func note(dst []byte, u exchange.Usage, delivered int64) ([]byte, exchange.Usage) {
 	if u.Source == exchange.FromProvider {
-		return append(dst, `{"estimated":false}`...)
+		return append(dst, `{"estimated":false}`...), u
 	}
-	return append(dst, `{"estimated":true}`...)
+	u.Input, u.Output = 40, delivered
+	return append(dst, `{"estimated":true}`...), u
 }
 
 type seen struct {
@@ -268,7 +270,7 @@ func (c *seenChoice) add(t *testing.T, d messageJSON) int64 {
 			t.Fatalf("call index %d after %d calls", x.Index, len(c.calls))
 		}
 		if x.Index == len(c.calls) {
-			if x.Type != "function" || x.ID == "" {
+			if x.Type == "" || x.ID == "" {
 				t.Fatalf("a call begins with %+v", x)
 			}
 			c.calls = append(c.calls, wantCall{ID: x.ID})

@@ -3,63 +3,74 @@ package openai
 import (
 	"encoding/base64"
 	"encoding/binary"
-	"fmt"
 	"math"
 	"strconv"
 
-	"github.com/tidwall/gjson"
-	"github.com/tidwall/sjson"
+	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
-// encodeVectors makes every vector of an answer stand in the encoding the caller asked for: base64 of little-endian
+// vectors makes every vector of an answer stand in the encoding the caller asked for: base64 of little-endian
 // float32, or an array of numbers. Clients decode what they asked for and do not look twice.
-func encodeVectors(request, body []byte, doc gjson.Result) ([]byte, error) {
-	want64 := gjson.GetBytes(request, "encoding_format").Str == "base64"
-	var err error
-	for i, e := range doc.Get("data").Array() {
-		v := e.Get("embedding")
-		var raw []byte
+func (m *mender) vectors(data span, want64 bool) *exchange.Failure {
+	if !isArray(m.data, data) {
+		return invalid("the provider's answer has no data")
+	}
+	var bits []byte // of one vector
+	fine := true
+	for c := enter(m.data, data); c.next() && fine; {
+		v := find(m.data, c.value, "embedding")
 		switch {
-		case want64 && v.IsArray():
-			raw = toBase64(v)
-		case !want64 && v.Type == gjson.String:
-			if raw, err = toNumbers(v.Str); err != nil {
-				return nil, err
+		case want64 && isArray(m.data, v):
+			if bits, fine = m.numbers(bits[:0], v); fine {
+				m.edits.put(v, func(dst []byte) []byte {
+					return append(base64.StdEncoding.AppendEncode(append(dst, '"'), bits), '"')
+				})
 			}
-		default:
-			continue
-		}
-		if body, err = sjson.SetRawBytes(body, "data."+itoa(i)+".embedding", raw); err != nil {
-			return nil, err
+		case !want64 && isText(m.data, v):
+			var err error
+			bits, err = base64.StdEncoding.AppendDecode(bits[:0], []byte(text(m.data, v)))
+			if fine = err == nil && len(bits)%4 == 0 && finite(bits); fine {
+				m.edits.put(v, func(dst []byte) []byte { return appendNumbers(dst, bits) })
+			}
 		}
 	}
-	return body, nil
-}
-
-func toBase64(v gjson.Result) []byte {
-	var b []byte
-	v.ForEach(func(_, x gjson.Result) bool {
-		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(x.Num)))
-		return true
-	})
-	return []byte(`"` + base64.StdEncoding.EncodeToString(b) + `"`)
-}
-
-func toNumbers(s string) ([]byte, error) {
-	b, err := base64.StdEncoding.DecodeString(s)
-	if err != nil || len(b)%4 != 0 {
-		return nil, fmt.Errorf("an embedding is not base64 of float32")
+	if !fine {
+		return invalid("a vector of the provider's answer is neither numbers nor base64 of float32")
 	}
-	out := append(make([]byte, 0, len(b)*3), '[')
-	for i := 0; i < len(b); i += 4 {
-		x := math.Float32frombits(binary.LittleEndian.Uint32(b[i:]))
-		if math.IsNaN(float64(x)) || math.IsInf(float64(x), 0) {
-			return nil, fmt.Errorf("an embedding holds a value that is no number")
+	return nil
+}
+
+// numbers appends an array of numbers as little-endian float32.
+func (m *mender) numbers(dst []byte, v span) ([]byte, bool) {
+	all := string(m.raw(v)) // once: ParseFloat wants strings
+	for c := enter(m.data, v); c.next(); {
+		x, err := strconv.ParseFloat(all[c.value.from-v.from:c.value.to-v.from], 32)
+		if err != nil {
+			return dst, false
 		}
+		dst = binary.LittleEndian.AppendUint32(dst, math.Float32bits(float32(x)))
+	}
+	return dst, true
+}
+
+func finite(bits []byte) bool {
+	for i := 0; i < len(bits); i += 4 {
+		const exponent = 0xff << 23 // all ones: infinite, or no number; JSON has neither
+		if binary.LittleEndian.Uint32(bits[i:])&exponent == exponent {
+			return false
+		}
+	}
+	return true
+}
+
+func appendNumbers(dst, bits []byte) []byte {
+	dst = append(dst, '[')
+	for i := 0; i < len(bits); i += 4 {
 		if i > 0 {
-			out = append(out, ',')
+			dst = append(dst, ',')
 		}
-		out = strconv.AppendFloat(out, float64(x), 'g', -1, 32)
+		x := math.Float32frombits(binary.LittleEndian.Uint32(bits[i:]))
+		dst = strconv.AppendFloat(dst, float64(x), 'g', -1, 32)
 	}
-	return append(out, ']'), nil
+	return append(dst, ']')
 }

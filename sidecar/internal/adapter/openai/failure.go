@@ -12,26 +12,35 @@ import (
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
-const (
-	messageMax = 2_000 // bytes of a provider's text that are passed on
-	retryMax   = time.Hour
-)
+// messageMax is how many bytes of a provider's text are passed on.
+const messageMax = 2_000
 
 // Failure implements adapter.Adapter.
 func (*Adapter) Failure(status int, h adapter.Header, body []byte) *exchange.Failure {
 	return failureOf(status, h, body)
 }
 
+func noHeader(string) string { return "" }
+
 func failureOf(status int, h adapter.Header, body []byte) *exchange.Failure {
 	f := &exchange.Failure{Status: status}
-	f.RetryAfter = retryAfter(h)
 	if adapter.Valid(body) {
 		describe(f, gjson.ParseBytes(body))
 	}
-	if f.Message == "" {
-		f.Message = "the provider answered " + strconv.Itoa(status)
+	if d := retryAfter(h); d > 0 {
+		f.RetryAfter = d
+	}
+	if f.RetryAfter == 0 && status == http.StatusTooManyRequests {
+		f.RetryAfter = untilReset(h, f.Type)
 	}
 	f.Kind = kindOf(status, f)
+	switch {
+	case f.Message != "":
+	case status > 0:
+		f.Message = "the provider answered " + strconv.Itoa(status)
+	default:
+		f.Message = "the provider reported an error"
+	}
 	f.Final = f.Final || h("x-should-retry") == "false"
 	rename(f)
 	return f
@@ -125,10 +134,11 @@ func describe(f *exchange.Failure, doc gjson.Result) {
 	if loc := e.Get("message.detail.0.loc"); loc.IsArray() { // Mistral
 		f.Param = strings.TrimPrefix(join(loc), "body.")
 	}
+	if e.Get("metadata.reasons").IsArray() { // OpenRouter's moderation
+		f.Code = "content_policy_violation"
+	}
 	for _, d := range e.Get("details").Array() {
-		if v, err := time.ParseDuration(d.Get("retryDelay").Str); err == nil && v > 0 {
-			f.RetryAfter = min(v, retryMax)
-		}
+		f.RetryAfter = max(f.RetryAfter, until(d.Get("retryDelay").Str, time.Time{}))
 		if d.Get("reason").Str == "API_KEY_INVALID" {
 			f.Code = "API_KEY_INVALID"
 		}
@@ -143,81 +153,76 @@ func join(a gjson.Result) string {
 	return strings.Join(parts, ".")
 }
 
+// clip makes a provider's text fit to be passed on. Pages of proxies are not: they tell of hosts and are no message.
 func clip(s string) string {
+	if isPage(s) {
+		return ""
+	}
 	if len(s) > messageMax {
 		s = strings.ToValidUTF8(s[:messageMax], "")
 	}
 	return s
 }
 
-// kindOf decides by the code first: providers use one status for different things.
-func kindOf(status int, f *exchange.Failure) exchange.FailureKind {
-	switch f.Code {
-	case "insufficient_quota", "credit_balance_exhausted", "billing_hard_limit_reached", "billing_not_active":
-		f.Final = true
-		return exchange.FailCredential
-	case "API_KEY_INVALID", "invalid_api_key":
-		return exchange.FailCredential
-	case "context_length_exceeded":
-		return exchange.FailContext
-	case "content_policy_violation", "content_filter":
-		return exchange.FailPolicy
-	case "tool_use_failed": // Groq: the model's fault, another try may do
-		return exchange.FailInvalid
+// inBand finds an error that came with status 200.
+func inBand(doc gjson.Result) *exchange.Failure {
+	if doc.IsArray() {
+		doc = doc.Get("0") // Google wraps it
 	}
-	if f.Type == "insufficient_quota" {
-		f.Final = true
-		return exchange.FailCredential
-	}
-	if f.Type == "exceed_context_size_error" {
-		return exchange.FailContext
-	}
+	e := doc.Get("error")
 	switch {
-	case status == 400, status == 413, status == 422:
-		return exchange.FailRequest
-	case status == 401, status == 402, status == 403:
-		return exchange.FailCredential
-	case status == 404:
-		return exchange.FailNotFound
-	case status == 429:
-		return exchange.FailRateLimited
-	case status == 408, status == 409, status == 498, status == 499, status >= 500:
-		return exchange.FailOverloaded
-	case status >= 300 && status < 400:
-		return exchange.FailNotFound // a redirect is not followed: it would carry the key elsewhere
+	case e.Exists() && truthy([]byte(e.Raw)):
+		if !e.IsObject() {
+			e = doc // xAI: {"code": …, "error": …}, Ollama: {"error": …}
+		}
+	case doc.Get("choices").Exists(), doc.Get("data").Exists():
+		return nil
+	case doc.Get("code").Exists(), doc.Get("object").Str == "error", doc.Get("type").Str == "error":
+		e = doc
+	default:
+		return nil
 	}
-	return exchange.FailInvalid
+	status := int(e.Get("code").Int())
+	if status < 400 || status > 599 {
+		status = int(e.Get("status").Int())
+	}
+	if status < 400 || status > 599 {
+		status = 0
+	}
+	f := failureOf(status, noHeader, []byte(doc.Raw))
+	if f.Kind == exchange.FailNone {
+		f.Kind = kindOfType(e.Get("type").Str, f)
+	}
+	// Inside an answer the provider's own word for the type goes on: the caller sees it beside what was delivered.
+	switch f.Type = clip(e.Get("type").Str); {
+	case f.Type != "" && f.Type != "error":
+	case doc.Get("error").IsObject():
+		f.Type = "upstream_error"
+	default:
+		f.Type = "server_error"
+	}
+	return f
 }
 
-// kindOfType classifies an error that came inside a 200 answer, without a status of its own.
-func kindOfType(kind, code string) exchange.FailureKind {
-	switch {
-	case strings.Contains(kind, "rate_limit"), strings.Contains(code, "rate_limit"), code == "429":
-		return exchange.FailRateLimited
-	case kind == "invalid_request_error" && code != "":
-		return exchange.FailRequest
-	case strings.Contains(kind, "authentication"), code == "401", code == "403":
-		return exchange.FailCredential
+// truthy says that an error member means an error: anything that a client would not take for nothing.
+func truthy(raw []byte) bool {
+	switch string(raw) {
+	case "null", "false", "0", `""`:
+		return false
 	}
-	return exchange.FailOverloaded
+	return true
 }
 
-// retryAfter reads retry-after-ms, then retry-after as seconds or as an HTTP date counted from the answer's own Date.
-func retryAfter(h adapter.Header) time.Duration {
-	if ms, err := strconv.ParseFloat(h("retry-after-ms"), 64); err == nil && ms > 0 {
-		return min(time.Duration(min(ms, 1e9))*time.Millisecond, retryMax)
+// brokeOff is the failure behind a finish reason that means one.
+func brokeOff(reason string) *exchange.Failure {
+	f := invalid("the provider broke off: " + reason)
+	f.Type, f.Code = "upstream_error", reason
+	if reason == "error" {
+		f.Code = "finish_reason_error"
 	}
-	v := h("retry-after")
-	if s, err := strconv.ParseFloat(v, 64); err == nil && s > 0 {
-		return min(time.Duration(min(s, 1e6)*float64(time.Second)), retryMax)
-	}
-	at, err := http.ParseTime(v)
-	if err != nil {
-		return 0
-	}
-	from, err := http.ParseTime(h("date"))
-	if err != nil {
-		return 0
-	}
-	return min(max(at.Sub(from), 0), retryMax)
+	return f
+}
+
+func invalid(message string) *exchange.Failure {
+	return &exchange.Failure{Kind: exchange.FailInvalid, Message: message}
 }

@@ -2,8 +2,11 @@ package openai
 
 import (
 	"encoding/json"
+	"reflect"
+	"runtime"
 	"testing"
 
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
@@ -48,8 +51,62 @@ func TestRequest(t *testing.T) {
 			`{"model":"a","max_tokens":7}`, `{"model":"real","max_tokens":7}`,
 		},
 		"both names, OpenAI": {
-			strict, exchange.Request{Operation: exchange.Chat, MaxOutput: 9},
-			`{"model":"a","max_tokens":7,"max_completion_tokens":9}`, `{"model":"real","max_completion_tokens":9}`,
+			strict, exchange.Request{Operation: exchange.Chat, MaxOutput: 7},
+			`{"model":"a","max_tokens":7,"max_completion_tokens":9}`, `{"model":"real","max_completion_tokens":7}`,
+		},
+		"both names, the lower one counts": {
+			strict, exchange.Request{Operation: exchange.Chat, MaxOutput: 7},
+			`{"max_completion_tokens":7,"model":"a","max_tokens":9}`, `{"max_completion_tokens":7,"model":"real"}`,
+		},
+		"both names, compatible": {
+			"compatible", exchange.Request{Operation: exchange.Chat, MaxOutput: 7},
+			`{"max_completion_tokens":9,"model":"a","max_tokens":7}`, `{"max_tokens":7,"model":"real"}`,
+		},
+		"one is null": {
+			strict, exchange.Request{Operation: exchange.Chat, MaxOutput: 7},
+			`{"model":"a","max_completion_tokens":null,"max_tokens":7}`, `{"model":"real","max_completion_tokens":7}`,
+		},
+		"the other is null": {
+			"compatible", exchange.Request{Operation: exchange.Chat, MaxOutput: 7},
+			`{"model":"a","max_tokens":null,"max_completion_tokens":7}`, `{"model":"real","max_tokens":7}`,
+		},
+		"both are null": {
+			"compatible", exchange.Request{Operation: exchange.Chat, DefaultOutput: 64},
+			`{"max_tokens":null,"model":"a","max_completion_tokens":null}`, `{"max_tokens":64,"model":"real"}`,
+		},
+		"null, and no default": {
+			strict, exchange.Request{Operation: exchange.Chat},
+			`{"max_tokens":null,"model":"a"}`, `{"max_tokens":null,"model":"real"}`,
+		},
+		"the new name, to who may know only the old one": {
+			"compatible", exchange.Request{Operation: exchange.Chat, MaxOutput: 7},
+			`{"model":"a","max_completion_tokens" : 7}`, `{"model":"real","max_tokens" : 7}`,
+		},
+		"escaped names": {
+			"compatible", exchange.Request{Operation: exchange.Chat, MaxOutput: 7, Stream: true},
+			`{"mod\u0065l":"a","max\u005ftokens":7,"stream_options":{"include\u005fusage":null}}`,
+			`{"mod\u0065l":"real","max\u005ftokens":7,"stream_options":{"include\u005fusage":true}}`,
+		},
+		"odd names and texts": {
+			"compatible", exchange.Request{Operation: exchange.Chat, MaxOutput: 7},
+			"\n{\"\\\"\":\"}\\\\\",\"\":{},\t\"model\":\"a\",\"max_tokens\":7}\n", "{\"\\\"\":\"}\\\\\",\"\":{},\t\"model\":\"real\",\"max_tokens\":7}",
+		},
+		"usage has been asked for": {
+			"compatible", exchange.Request{Operation: exchange.Chat, Stream: true, MaxOutput: 5},
+			`{"model":"a","stream_options":{"include_usage" :true , "x":1},"max_tokens":5}`,
+			`{"model":"real","stream_options":{"include_usage" :true , "x":1},"max_tokens":5}`,
+		},
+		"empty stream_options": {
+			"compatible", exchange.Request{Operation: exchange.Chat, Stream: true, MaxOutput: 5},
+			`{"model":"a","stream_options":{},"max_tokens":5}`, `{"model":"real","stream_options":{"include_usage":true},"max_tokens":5}`,
+		},
+		"no stream_options": {
+			strict, exchange.Request{Operation: exchange.Chat, Stream: true, DefaultOutput: 64},
+			`{"stream":true,"model":"a"}`, `{"stream":true,"model":"real","stream_options":{"include_usage":true},"max_completion_tokens":64}`,
+		},
+		"stream_options alone, without stream": {
+			strict, exchange.Request{Operation: exchange.Chat},
+			`{"stream_options":{"a":1},"model":"a"}`, `{"model":"real"}`,
 		},
 		"a cap of the caller's own": {
 			strict, exchange.Request{Operation: exchange.Chat, MaxOutput: 7, DefaultOutput: 64},
@@ -84,6 +141,44 @@ func TestRequest(t *testing.T) {
 	}
 }
 
+// FuzzRequest: of a request only the members named change, and it stays JSON.
+func FuzzRequest(f *testing.F) {
+	f.Add(`{"model":"a","max_tokens":7,"stream_options":{"x":[1,{}]}}`, true, true)
+	f.Add(`{ "mod\u0065l" : "\"}" ,"max_completion_tokens":null,"max_tokens":9,"messages":[]}`, false, true)
+	f.Add(`{"stream_options":null,"a":"\\","model":1}`, true, false)
+	f.Fuzz(func(t *testing.T, body string, stream, toOpenAI bool) {
+		var before, after map[string]json.RawMessage
+		if !adapter.Valid([]byte(body)) || json.Unmarshal([]byte(body), &before) != nil || before == nil {
+			return
+		}
+		r := &exchange.Request{Operation: exchange.Chat, Stream: stream, Body: []byte(body), MaxOutput: 7}
+		d := &exchange.Deployment{Model: "real", Provider: "compatible"}
+		if toOpenAI {
+			d.Provider = strict
+		}
+		call, no := New().Request(r, d, nil)
+		if no != nil || json.Unmarshal(call.Body, &after) != nil {
+			t.Fatalf("%v: %s", no, call.Body)
+		}
+		name, other := oldCap, newCap
+		if toOpenAI {
+			name, other = newCap, oldCap
+		}
+		_, twice := after[other]
+		if string(after["model"]) != `"real"` || string(after[name]) != "7" || twice || (after["stream_options"] != nil) != stream {
+			t.Fatalf("%s became %s", body, call.Body)
+		}
+		for _, m := range []map[string]json.RawMessage{before, after} {
+			for _, n := range []string{"model", oldCap, newCap, "stream_options"} {
+				delete(m, n)
+			}
+		}
+		if !reflect.DeepEqual(before, after) {
+			t.Fatalf("%s became %s", body, call.Body)
+		}
+	})
+}
+
 func TestEmbeddingsInTheEncodingAskedFor(t *testing.T) {
 	const floats, coded = `[1,-2.5,0.0021277403]`, `"AACAPwAAIMCPcQs7"`
 	for name, c := range map[string]struct{ request, answer, want string }{
@@ -95,7 +190,7 @@ func TestEmbeddingsInTheEncodingAskedFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := &exchange.Request{Operation: exchange.Embeddings, Model: "alias", Body: []byte(c.request)}
 			body := `{"object":"list","data":[{"index":0,"embedding":` + c.answer + `}],"usage":{"prompt_tokens":3,"total_tokens":3}}`
-			out, u, f := New().Response(r, []byte(body), func(b []byte, _ exchange.Usage) []byte { return append(b, '1') })
+			out, u, f := New().Response(r, []byte(body), note)
 			var doc struct {
 				Data []struct{ Embedding json.RawMessage }
 			}
@@ -106,12 +201,41 @@ func TestEmbeddingsInTheEncodingAskedFor(t *testing.T) {
 	}
 }
 
-func BenchmarkTextChunk(b *testing.B) {
-	s := New().Stream(&exchange.Request{Model: "alias"}, nil)
-	chunk := []byte(`{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1796018863,"model":"gpt-large-2026","service_tier":"default","system_fingerprint":"fp_1","choices":[{"index":0,"delta":{"content":" amber"},"logprobs":null,"finish_reason":null}],"usage":null}`)
-	var buf []byte
-	b.ReportAllocs()
-	for b.Loop() {
-		buf, _ = s.Event(buf[:0], nil, chunk)
+// TestEmbeddingsStayLinear: what a vector costs does not grow with their number.
+func TestEmbeddingsStayLinear(t *testing.T) {
+	for _, to := range []string{"base64", "float"} {
+		r := &exchange.Request{Operation: exchange.Embeddings, Model: "alias", Body: []byte(`{"encoding_format":"` + to + `"}`)}
+		bytesFor := func(n int) uint64 {
+			body := vectorsAnswer(n, 64, to == "float")
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			if _, _, f := New().Response(r, body, note); f != nil {
+				t.Fatal(f)
+			}
+			runtime.ReadMemStats(&after)
+			return after.TotalAlloc - before.TotalAlloc
+		}
+		few, many := bytesFor(64), bytesFor(64*16)
+		if many > few*16*3 {
+			t.Errorf("to %s: %d bytes for 64 vectors, %d for 16 times as many", to, few, many)
+		}
+	}
+}
+
+func TestVectorsThatAreNone(t *testing.T) {
+	for name, c := range map[string]struct{ to, vector string }{
+		"not base64":     {"float", `"*"`},
+		"half a number":  {"float", `"AAA="`},
+		"not a number":   {"float", `"AADAfw=="`},
+		"infinite":       {"float", `"AACAfw=="`},
+		"text in it":     {"base64", `["a"]`},
+		"beyond float32": {"base64", `[1e300]`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &exchange.Request{Operation: exchange.Embeddings, Body: []byte(`{"encoding_format":"` + c.to + `"}`)}
+			if _, _, f := New().Response(r, []byte(`{"data":[{"embedding":`+c.vector+`}]}`), note); f == nil || f.Kind != exchange.FailInvalid {
+				t.Errorf("%+v", f)
+			}
+		})
 	}
 }

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 
 	"github.com/tidwall/gjson"
@@ -10,26 +11,37 @@ import (
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
-// choicesMax bounds the choices of one stream: OpenAI's bound on n.
-const choicesMax = 128
+const (
+	dataField = "data: "
+	doneEvent = "data: [DONE]\n\n"
+	// closingBytesMax is the longest usage chunk that is kept as it came; of a longer one the numbers stay.
+	closingBytesMax = 16 << 10
+)
 
 // Stream implements adapter.Adapter.
 func (*Adapter) Stream(r *exchange.Request, a adapter.Annotate) adapter.Stream {
-	return &stream{r: r, note: a, choices: map[int64]*choice{}, usage: exchange.Usage{Source: exchange.FromEstimate}}
+	return &stream{
+		r: r, note: a, choices: map[int64]*choice{}, usage: exchange.Usage{Source: exchange.FromEstimate},
+		model: string(quote(r.Model)),
+	}
 }
 
+// stream passes chunks as they come, but for what the mender and the members below change.
 type stream struct {
-	r         *exchange.Request
-	note      adapter.Annotate
-	usage     exchange.Usage
-	delivered int64
-	choices   map[int64]*choice
-	done      bool // [DONE] was seen
-	failed    bool // an error was seen: nothing that follows makes it a success
+	mender
+	r       *exchange.Request
+	note    adapter.Annotate
+	usage   exchange.Usage
+	choices map[int64]*choice
+	done    bool              // [DONE] was seen
+	broken  *exchange.Failure // nothing that follows makes it a success
 
 	// id and created are those of the first chunk with a choice: some servers change them in mid-stream.
-	id, created string // raw JSON
-	twin        twin
+	model, id, created string // raw JSON
+	// closing is the chunk that stated the usage, which becomes the last one.
+	closing   []byte
+	templates [templatesMax]template
+	oldest    int // of the templates
 }
 
 // choice is what is known of one choice so far.
@@ -37,222 +49,304 @@ type choice struct {
 	role     bool // the role has been sent
 	finished bool
 	calls    []*call
+	lists    int // tool_calls lists so far
 }
 
 // Event implements adapter.Stream.
 func (s *stream) Event(dst, name, data []byte) ([]byte, adapter.Progress) {
+	if s.broken != nil {
+		return dst, adapter.Progress{Failure: s.broken}
+	}
 	data = bytes.TrimSpace(data)
-	if bytes.HasPrefix(data, []byte("[DONE]")) {
-		s.done = true
-		return dst, adapter.Progress{Done: !s.failed}
+	if len(name) == 0 {
+		for i := range s.templates {
+			if out, text, ok := s.templates[i].translate(dst, data); ok {
+				s.delivered += int64(text)
+				return out, adapter.Progress{Real: text > 0}
+			}
+		}
+	}
+	if s.done = s.done || bytes.HasPrefix(data, []byte("[DONE]")); s.done {
+		return dst, adapter.Progress{Done: true}
 	}
 	if len(data) == 0 {
 		return dst, adapter.Progress{}
 	}
-	if out, text, ok := s.twin.translate(dst, data); ok {
-		s.delivered += int64(text)
-		return out, adapter.Progress{Real: text > 0}
+	before, delivered := len(dst), s.delivered
+	dst, f := s.event(dst, name, data)
+	s.end()
+	if f != nil {
+		s.broken, s.delivered = f, delivered
+		return dst[:before], adapter.Progress{Failure: f}
 	}
-	if !adapter.Valid(data) {
-		s.failed = true
-		return dst, adapter.Progress{Failure: invalid("a chunk of the provider is not JSON")}
-	}
-	data = oneLine(data)
-	doc := gjson.ParseBytes(data)
-	if doc.IsArray() {
-		doc = doc.Get("0")
-	}
-	if f := inBand(doc); f != nil || string(name) == "error" {
-		s.failed = true
-		if f == nil { // an event named error without an error member: the whole of it is one
-			f = failureOf(0, func(string) string { return "" }, data)
-			f.Kind = kindOfType(doc.Get("type").Str, f.Code)
-		}
-		return dst, adapter.Progress{Failure: f}
-	}
-	if u := usageOf(doc); u.Source == exchange.FromProvider {
-		s.usage = u
-	}
-	return s.chunk(dst, data, doc)
+	return dst, adapter.Progress{Real: s.delivered > delivered}
 }
 
-// chunk rewrites one chunk. What has no choice left is not sent on: usage chunks go out at the end, and the filter
-// annotations of Azure's asynchronous mode have nothing for the caller.
-func (s *stream) chunk(dst, data []byte, doc gjson.Result) ([]byte, adapter.Progress) {
-	list := doc.Get("choices").Array()
-	if len(list) == 0 {
-		return dst, adapter.Progress{}
+func (s *stream) event(dst, name, data []byte) ([]byte, *exchange.Failure) {
+	if !adapter.Valid(data) {
+		return dst, invalid("a chunk of the provider is not JSON")
 	}
-	s.pin(doc)
-	before, beforeDelivered := len(dst), s.delivered
-	dst = append(dst, `data: {"id":`...)
-	dst = append(dst, s.id...)
-	dst = append(dst, `,"object":"chat.completion.chunk","created":`...)
-	dst = append(dst, s.created...)
-	dst = append(dst, `,"model":`...)
-	dst = gjson.AppendJSONString(dst, s.r.Model)
-	doc.ForEach(func(k, v gjson.Result) bool {
-		switch k.Str {
-		case "id", "object", "created", "model", "choices", "usage", "error", "x_groq":
-		default:
-			dst = appendMember(dst, k, v)
+	data = oneLine(data)
+	v := span{0, len(data)}
+	if data[0] == '[' { // Google wraps errors in an array
+		c := enter(data, v)
+		if !c.next() {
+			return dst, nil
 		}
-		return true
-	})
-	dst = append(dst, `,"choices":[`...)
-	sent := 0
-	for _, c := range list {
-		var f *exchange.Failure
-		var any bool
-		if dst, any, f = s.choice(dst, c, sent > 0); f != nil {
-			s.failed = true
-			return dst[:before], adapter.Progress{Failure: f}
+		v = c.value
+	}
+	s.begin(data)
+	if string(name) == "error" {
+		return dst, errorEvent(s.raw(v))
+	}
+	return s.chunk(dst, v)
+}
+
+// errorEvent reads an event that is an error by its name: without an error member, the whole of it is one.
+func errorEvent(data []byte) *exchange.Failure {
+	doc := gjson.ParseBytes(data)
+	if f := inBand(doc); f != nil {
+		return f
+	}
+	f := failureOf(0, noHeader, data)
+	f.Kind = kindOfType(doc.Get("type").Str, f)
+	return f
+}
+
+// chunk passes the chunk v. What has no choice left is not sent on: usage chunks go out at the end, and the filter
+// annotations of Azure have nothing for callers who know OpenAI.
+func (s *stream) chunk(dst []byte, v span) ([]byte, *exchange.Failure) {
+	top := s.top(v)
+	usage := s.read(top) // of an error too: what was used before it
+	if !top.choices.is() || top.problem.is() && truthy(s.raw(top.problem)) {
+		if f := inBand(gjson.ParseBytes(s.raw(v))); f != nil {
+			return dst, f
+		}
+	}
+	if isText(s.data, top.padding) {
+		s.hole(top.padding, nil, false)
+	}
+	sent, first := 0, true
+	for c := enter(s.data, top.choices); c.next(); {
+		if first { // not earlier: Azure's first chunk has no choice, and an empty id
+			s.pin(top)
+			first = false
+		}
+		made, holes := len(s.edits.list), len(s.holes)
+		any, f := s.choice(c.value)
+		if f != nil {
+			return dst, f
 		}
 		if any {
 			sent++
+			continue
+		}
+		s.edits.list, s.holes = s.edits.list[:made], s.holes[:holes]
+		s.edits.drop(&c, sent > 0)
+	}
+	s.keep(v, usage, sent > 0)
+	if sent == 0 {
+		return dst, nil
+	}
+	s.frame(v, top)
+	switch {
+	case !s.r.IncludeUsage:
+	case !top.usage.is():
+		s.edits.back(v, `,"usage":null`)
+	case !isNull(s.data, top.usage):
+		s.edits.set(top.usage, "null")
+	}
+	before := len(dst)
+	dst = s.edits.apply(append(dst, dataField...), s.data, v)
+	dst = append(dst, "\n\n"...)
+	s.remember(v, dst[before:])
+	return dst, nil
+}
+
+// remember lets chunks of this kind take the fast path, or forgets those that may not any longer.
+func (s *stream) remember(v span, event []byte) {
+	if !s.steady {
+		for i := range s.templates {
+			s.templates[i].n = 0
+		}
+		return
+	}
+	slices.SortFunc(s.holes, func(a, b hole) int { return a.from - b.from })
+	s.templates[s.oldest].learn(s.data, v, event, &s.edits, s.holes)
+	s.oldest = (s.oldest + 1) % templatesMax
+}
+
+// members are those of a chunk that are read.
+type members struct{ id, object, created, model, choices, usage, groq, padding, problem span }
+
+// top reads a chunk's members, and drops those that are not for the caller: its usage has a chunk of its own, the
+// presence of error is a failure to clients, even of null, and x_gateway is of a gateway behind this one.
+func (s *stream) top(v span) (t members) {
+	kept := false
+	for c := enter(s.data, v); c.next(); {
+		keep := true
+		switch string(c.name()) {
+		case "id":
+			t.id = c.value
+		case "object":
+			t.object = c.value
+		case "created":
+			t.created = c.value
+		case "model":
+			t.model = c.value
+		case "choices":
+			t.choices = c.value
+		case "usage":
+			t.usage, keep = c.value, s.r.IncludeUsage
+		case "x_groq":
+			t.groq = c.value
+		case "obfuscation":
+			t.padding = c.value
+		case "error":
+			t.problem, keep = c.value, false
+		case "x_gateway":
+			keep = false
+		}
+		if !keep {
+			s.edits.drop(&c, kept)
+		}
+		kept = kept || keep
+	}
+	return t
+}
+
+// read takes usage from wherever a chunk has it, and returns the raw object, none when it states nothing.
+func (s *stream) read(t members) span {
+	for _, u := range [...]span{t.usage, find(s.data, t.groq, "usage")} {
+		if !isObject(s.data, u) {
+			continue
+		}
+		s.steady = false
+		if use, ok := stated(gjson.ParseBytes(s.raw(u)), exchange.Chat); ok {
+			s.usage = use
+			return u
 		}
 	}
-	if sent == 0 {
-		return dst[:before], adapter.Progress{}
+	return span{}
+}
+
+// keep keeps a chunk that stated usage for the end: whole when it has no choice for the caller.
+func (s *stream) keep(v, usage span, sent bool) {
+	switch {
+	case !usage.is() || !s.r.IncludeUsage:
+	case !sent && v.to-v.from <= closingBytesMax:
+		s.closing = append(s.closing[:0], s.raw(v)...)
+	case usage.to-usage.from <= closingBytesMax:
+		s.closing = append(s.closing[:0], `{"choices":[],"usage":`...)
+		s.closing = append(append(s.closing, s.raw(usage)...), '}')
 	}
-	dst = append(dst, ']')
-	if s.r.IncludeUsage {
-		dst = append(dst, `,"usage":null`...)
-	}
-	dst = append(dst, "}\n\n"...)
-	s.twin.learn(data, dst[before:])
-	return dst, adapter.Progress{Real: s.delivered > beforeDelivered}
 }
 
 // pin settles id and created, once, for the whole stream. A server that states none gets the request's own.
-func (s *stream) pin(doc gjson.Result) {
+func (s *stream) pin(t members) {
 	if s.id != "" {
 		return
 	}
 	s.id, s.created = string(quote(s.r.ID)), strconv.FormatInt(s.r.CreatedUnix, 10)
-	if v := doc.Get("id"); v.Type == gjson.String && v.Str != "" {
-		s.id = v.Raw
+	if hasText(s.data, t.id) {
+		s.id = string(s.raw(t.id))
 	}
-	if v := doc.Get("created"); v.Type == gjson.Number && v.Num > 0 {
-		s.created = v.Raw
+	if n, err := strconv.ParseInt(string(s.raw(t.created)), 10, 64); err == nil && n > 0 {
+		s.created = string(s.raw(t.created))
 	}
 }
 
-func appendMember(dst []byte, k, v gjson.Result) []byte {
-	dst = append(dst, ',')
-	dst = append(dst, k.Raw...)
-	dst = append(dst, ':')
-	return append(dst, v.Raw...)
+// frame makes sure of the members that are the same in all chunks.
+func (s *stream) frame(v span, t members) {
+	for _, m := range [...]struct {
+		at         span
+		name, want string
+	}{
+		{t.id, `"id":`, s.id},
+		{t.object, `"object":`, `"chat.completion.chunk"`},
+		{t.created, `"created":`, s.created},
+		{t.model, `"model":`, s.model},
+	} {
+		switch {
+		case !m.at.is():
+			s.edits.front(v, m.name, m.want, ",")
+		case string(s.raw(m.at)) != m.want:
+			s.edits.set(m.at, m.want)
+		}
+	}
 }
 
-// choice appends one choice; any is false when it has nothing for the caller.
-func (s *stream) choice(dst []byte, c gjson.Result, comma bool) (out []byte, any bool, f *exchange.Failure) {
-	index := c.Get("index").Int()
+// choice mends the choice v; any is false when it has nothing for the caller.
+func (s *stream) choice(v span) (any bool, f *exchange.Failure) {
+	var at, delta, finish span
+	for c := enter(s.data, v); c.next(); {
+		switch string(c.name()) {
+		case "index":
+			at = c.value
+		case "delta":
+			delta = c.value
+		case "finish_reason":
+			finish = c.value
+		}
+	}
+	ends := hasText(s.data, finish)
+	if ends {
+		if reason := text(s.data, finish); broken(reason) {
+			return false, brokeOff(reason)
+		}
+	}
+	if !delta.is() && !ends {
+		return false, nil
+	}
+	index := gjson.ParseBytes(s.raw(at)).Int()
 	st := s.choices[index]
 	if st == nil {
 		if len(s.choices) >= choicesMax {
-			return dst, false, invalid("the provider sent too many choices")
+			return false, invalid("the provider sent too many choices")
 		}
 		st = &choice{}
 		s.choices[index] = st
 	}
-	finish := c.Get("finish_reason")
-	if broken(finish.Str) {
-		return dst, false, brokeOff(finish.Str)
+	if !at.is() {
+		s.edits.front(v, `"index":0,`)
 	}
-	hasDelta := c.Get("delta").Exists()
-	ends := finish.Type == gjson.String && finish.Str != ""
-	if !hasDelta && !ends {
-		return dst, false, nil
+	content, f := s.delta(v, delta, place{s.id, int(index), st})
+	if f != nil {
+		return false, f
 	}
-	before := len(dst)
-	if comma {
-		dst = append(dst, ',')
+	if st.finished && !content {
+		return false, nil // keep-alives after the finish, and the finish again
 	}
-	dst = append(dst, `{"index":`...)
-	dst = append(dst, itoa(int(index))...)
-	dst = append(dst, `,"delta":`...)
-	dst, content := s.delta(dst, st, index, c.Get("delta"))
-	reason := "null"
+	switch {
+	case !finish.is():
+		s.edits.back(v, `,"finish_reason":null`)
+	case ends && st.finished:
+		s.edits.set(finish, "null")
+	default:
+		s.finish(finish, len(st.calls) > 0)
+	}
 	if ends {
-		reason, _ = mendFinish(finish, len(st.calls) > 0)
+		st.finished, s.steady = true, false
 	}
-	if !content && !ends && st.finished {
-		return dst[:before], false, nil // keep-alive chunks after the finish
-	}
-	st.finished = st.finished || ends
-	c.ForEach(func(k, v gjson.Result) bool {
-		switch k.Str {
-		case "index", "delta", "finish_reason", "message":
-		default:
-			dst = appendMember(dst, k, v)
-		}
-		return true
-	})
-	dst = append(dst, `,"finish_reason":`...)
-	return append(append(dst, reason...), '}'), true, nil
+	return true, nil
 }
 
-// delta appends a delta; content says that it has a member at all.
-func (s *stream) delta(dst []byte, st *choice, index int64, d gjson.Result) (out []byte, content bool) {
-	dst = append(dst, '{')
-	first := true
-	put := func(name string, raw []byte) { // both as JSON
-		if !first {
-			dst = append(dst, ',')
-		}
-		first = false
-		dst = append(append(dst, name...), ':')
-		dst = append(dst, raw...)
+// delta mends the delta of a choice.
+func (s *stream) delta(choice, delta span, p place) (content bool, f *exchange.Failure) {
+	if isObject(s.data, delta) {
+		return s.speech(delta, p)
 	}
-	text := func(name string, v gjson.Result) {
-		put(name, []byte(v.Raw))
-		if v.Type == gjson.String {
-			s.delivered += int64(len(v.Str))
-		}
+	empty := "{}"
+	if !p.st.role {
+		p.st.role, s.steady = true, false
+		empty = `{"role":"assistant"}`
 	}
-	if !st.role {
-		st.role = true
-		put(`"role"`, []byte(`"assistant"`))
+	if delta.is() { // null, mostly
+		s.edits.set(delta, empty)
+	} else {
+		s.edits.front(choice, `"delta":`, empty, ",")
 	}
-	if !d.IsObject() { // null, mostly
-		return append(dst, '}'), !first
-	}
-	reasoning := d.Get("reasoning_content").Exists()
-	d.ForEach(func(k, v gjson.Result) bool {
-		switch k.Str {
-		case "role":
-		case "content":
-			if v.IsArray() {
-				if t := thinking(v); t != "" {
-					put(`"reasoning_content"`, quote(t))
-					s.delivered += int64(len(t))
-				}
-				t := flatten(v)
-				put(`"content"`, quote(t))
-				s.delivered += int64(len(t))
-				return true
-			}
-			text(k.Raw, v)
-		case "reasoning":
-			if !reasoning && v.Type == gjson.String {
-				text(`"reasoning_content"`, v)
-			}
-		case "reasoning_content", "refusal":
-			text(k.Raw, v)
-		case "tool_calls":
-			if raw := s.toolCalls(st, index, v); raw != nil {
-				put(k.Raw, raw)
-			}
-		case "function_call":
-			put(k.Raw, []byte(v.Raw))
-			s.delivered += int64(len(v.Get("arguments").Str))
-		default:
-			put(k.Raw, []byte(v.Raw))
-		}
-		return true
-	})
-	return append(dst, '}'), !first
+	return false, nil
 }
 
 // End implements adapter.Stream.
@@ -261,34 +355,55 @@ func (s *stream) End(dst []byte) ([]byte, *exchange.Failure) {
 		return dst, f
 	}
 	if s.r.IncludeUsage {
-		dst = append(dst, `data: {"id":`...)
-		dst = append(dst, s.id...)
-		dst = append(dst, `,"object":"chat.completion.chunk","created":`...)
-		dst = append(dst, s.created...)
-		dst = append(dst, `,"model":`...)
-		dst = gjson.AppendJSONString(dst, s.r.Model)
-		dst = append(dst, `,"choices":[],"usage":`...)
-		dst = appendUsage(dst, s.usage.Tokens)
-		dst = append(dst, `,"x_gateway":`...)
-		dst = s.note(dst, s.usage)
-		dst = append(dst, "}\n\n"...)
+		dst = s.bill(dst)
 	}
-	return append(dst, "data: [DONE]\n\n"...), nil
+	return append(dst, doneEvent...), nil
 }
 
-// incomplete says why the stream did not come to a finish, nil when it did. [DONE] is the provider's word that it is
-// complete; without it every choice that began must have finished.
+// bill appends the usage chunk: the provider's own, if it sent one, with what the gateway knows and the provider did
+// not say.
+func (s *stream) bill(dst []byte) []byte {
+	own, u := s.note(nil, s.usage, s.delivered)
+	s.usage = u
+	if s.closing == nil {
+		s.closing = []byte(`{"choices":[],"usage":null}`)
+	}
+	s.begin(s.closing)
+	v := span{0, len(s.closing)}
+	t := s.top(v)
+	s.frame(v, t)
+	switch {
+	case !t.choices.is():
+		s.edits.back(v, `,"choices":[]`)
+	case string(s.raw(t.choices)) != "[]":
+		s.edits.set(t.choices, "[]")
+	}
+	if t.usage.is() {
+		s.edits.set(t.usage, string(mendUsage(s.raw(t.usage), u, exchange.Chat)))
+	} else {
+		s.edits.back(v, `,"usage":`, string(appendUsage(nil, u.Tokens, exchange.Chat)))
+	}
+	s.edits.back(v, `,"x_gateway":`, string(own))
+	dst = s.edits.apply(append(dst, dataField...), s.data, v)
+	return append(dst, "\n\n"...)
+}
+
+// incomplete says why the stream did not come to a finish, nil when it did: every choice that began must have stated
+// why it ends. [DONE] alone does not say that the answer is whole; some servers send it after anything.
 func (s *stream) incomplete() *exchange.Failure {
-	cut := &exchange.Failure{Kind: exchange.FailCut, Code: codeCut, Message: "the provider's stream ended before it was complete"}
-	if s.failed || len(s.choices) == 0 {
-		return cut
+	if s.broken != nil {
+		return s.broken
 	}
+	finished := len(s.choices) > 0
 	for _, c := range s.choices {
-		if !c.finished && !s.done {
-			return cut
-		}
+		finished = finished && c.finished
 	}
-	return nil
+	if finished {
+		return nil
+	}
+	return &exchange.Failure{
+		Kind: exchange.FailCut, Code: codeCut, Message: "the provider's stream ended before it was complete",
+	}
 }
 
 // Usage implements adapter.Stream.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
@@ -28,32 +29,52 @@ const (
 	done     = `[DONE]`
 )
 
+// TestStreamBytes: of a healthy chunk nothing changes but the model, and the usage as the caller asked for it.
 func TestStreamBytes(t *testing.T) {
-	const head = `data: {"id":"c1","object":"chat.completion.chunk","created":7,"model":"smart","choices":`
-	list := []string{delta(`"content":"a"`), delta(`"content":"b\n"`), finished, counted, done}
-	chunks := func(end string) string {
-		return head + `[{"index":0,"delta":{"role":"assistant","content":"a"},"finish_reason":null}]` + end +
-			head + `[{"index":0,"delta":{"content":"b\n"},"finish_reason":null}]` + end +
-			head + `[{"index":0,"delta":{},"finish_reason":"stop"}]` + end
+	const (
+		head  = `{"id":"c1","object":"chat.completion.chunk","created":7,"model":"real","system_fingerprint":"fp","choices":`
+		first = head + `[{"index":0,"delta":{"role":"assistant","content":"","refusal":null},"logprobs":null,"finish_reason":null}]`
+		text  = head + `[{"index":0,"delta":{ "content" : "a\u00e9"},"new":[1, 2.50],"finish_reason":null}]`
+		tool  = head + `[{"delta":{"tool_calls":[{"function":{"arguments":"","name":"f"},"new":1,"id":"t","type":"function","index":0}]},"index":0,"finish_reason":null}]`
+		args  = head + `[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{\"a\":1}"}}]},"finish_reason":null}]`
+		last  = head + `[{"index":0,"delta":{},"finish_reason":"tool_calls"}]`
+		usage = `{"prompt_tokens":20,"completion_tokens":9,"total_tokens":29,"prompt_tokens_details":{"audio_tokens":3,"cached_tokens":0},` +
+			`"completion_tokens_details":{"accepted_prediction_tokens":1,"reasoning_tokens":0},"cost":0.00123,"cost_details":{"x":[1,2]}}`
+		own = `,"x_gateway":{"estimated":false}}`
+	)
+	renamed := func(list ...string) string {
+		var b strings.Builder
+		for _, c := range list {
+			b.WriteString("data: " + strings.Replace(c, `"model":"real"`, `"model":"smart"`, 1) + "\n\n")
+		}
+		return b.String() + "data: [DONE]\n\n"
 	}
-	usage := head + `[],"usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5,` +
-		`"prompt_tokens_details":{"cached_tokens":0,"cache_write_tokens":0},` +
-		`"completion_tokens_details":{"reasoning_tokens":0}},"x_gateway":{"estimated":false}}` + "\n\n"
-	onFinish := strings.Replace(finished, `}]}`, `}],"usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5}}`, 1)
+	chunks := []string{first, text, text, tool, args, args, last}
+	with := func(end string) (list []string) {
+		for _, c := range chunks {
+			list = append(list, c+end)
+		}
+		return list
+	}
+	const null, pad = `,"usage":null}`, `,"usage":null,"obfuscation":"x9"}`
+	closing := head + `[],"timings":{"n":1},"usage":` + usage
+	onFinish := append(with(null)[:len(chunks)-1], last+`,"usage":`+usage+"}")
 	for name, c := range map[string]struct {
 		list  []string
 		asked bool
 		want  string
 	}{
-		"not asked":                      {list, false, chunks("}\n\n") + "data: [DONE]\n\n"},
-		"asked":                          {list, true, chunks(`,"usage":null}`+"\n\n") + usage + "data: [DONE]\n\n"},
-		"on the finish chunk":            {[]string{list[0], list[1], onFinish, done}, true, chunks(`,"usage":null}`+"\n\n") + usage + "data: [DONE]\n\n"},
-		"on the finish chunk, not asked": {[]string{list[0], list[1], onFinish, done}, false, chunks("}\n\n") + "data: [DONE]\n\n"},
+		"asked":               {append(with(null), closing+"}"), true, renamed(append(with(null), closing+own)...)},
+		"asked, padded":       {append(with(pad), closing+"}"), true, renamed(append(with(pad), closing+own)...)},
+		"asked, no null":      {append(with("}"), closing+"}"), true, renamed(append(with(null), closing+own)...)},
+		"not asked":           {append(with(null), closing+"}"), false, renamed(with("}")...)},
+		"on the finish chunk": {onFinish, true, renamed(append(with(null), `{"id":"c1","object":"chat.completion.chunk","created":7,"model":"real","choices":[],"usage":`+usage+own)...)},
+		"the same, not asked": {onFinish, false, renamed(with("}")...)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			body := events(c.list...)
+			body := events(append(c.list, done)...)
 			got := translate(t, body, len(body), c.asked)
-			if got.failure != nil || string(got.out) != c.want || got.delivered != 3 || got.usage.Input != 3 || got.usage.Output != 2 {
+			if got.failure != nil || string(got.out) != c.want || got.usage.Input != 20 || got.usage.Output != 9 {
 				t.Errorf("%+v\n%s\nwant\n%s", got, got.out, c.want)
 			}
 		})
@@ -66,8 +87,10 @@ func TestStreamStatesNothing(t *testing.T) {
 		body := events(id+`"choices":[{"delta":{"content":"x"}}]}`, finished, done)
 		got := translate(t, body, len(body), true)
 		readStream(t, got, false)
-		if n := bytes.Count(got.out, []byte(`{"id":"req_test","object":"chat.completion.chunk","created":1700000000,`)); n != 3 {
-			t.Errorf("%s: %s", name, got.out)
+		for _, member := range []string{`"id":"req_test"`, `"object":"chat.completion.chunk"`, `"created":1700000000`, `"model":"smart"`} {
+			if n := bytes.Count(got.out, []byte(member)); n != 3 {
+				t.Errorf("%s: %s stands %d times in %s", name, member, n, got.out)
+			}
 		}
 	}
 }
@@ -79,13 +102,17 @@ func TestStreamOddities(t *testing.T) {
 		list []string
 		want seenChoice
 	}{
-		"null delta":         {[]string{strings.Replace(delta(""), "{}", "null", 1), delta(`"content":"x"`), finished}, seenChoice{content: "x", finish: "stop"}},
-		"a delta over lines": {[]string{delta("\"content\":\"x\",\n\"extra\":{\n\"a\":[1,\n2]}"), finished}, seenChoice{content: "x", finish: "stop"}},
-		"odd member names":   {[]string{delta(`"a\"b":1,"content":"x"`), finished}, seenChoice{content: "x", finish: "stop"}},
-		"odd finish":         {[]string{delta(`"content":"x"`), strings.Replace(finished, "stop", `a\"b`, 1)}, seenChoice{content: "x", finish: `a"b`}},
-		"content parts":      {[]string{delta(`"content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]},{"type":"text","text":"x"}]`), finished}, seenChoice{content: "x", reasoning: "hm", finish: "stop"}},
-		"reasoning":          {[]string{delta(`"reasoning":"hm"`), delta(`"content":"x"`), finished}, seenChoice{content: "x", reasoning: "hm", finish: "stop"}},
-		"foreign finish":     {[]string{delta(`"content":"x"`), strings.Replace(finished, "stop", "MAX_TOKENS", 1)}, seenChoice{content: "x", finish: "length"}},
+		"null delta":          {[]string{strings.Replace(delta(""), "{}", "null", 1), delta(`"content":"x"`), finished}, seenChoice{content: "x", finish: "stop"}},
+		"a delta over lines":  {[]string{delta("\"content\":\"x\",\n\"extra\":{\n\"a\":[1,\n2]}"), finished}, seenChoice{content: "x", finish: "stop"}},
+		"odd member names":    {[]string{delta(`"a\"b":1,"content":"x"`), finished}, seenChoice{content: "x", finish: "stop"}},
+		"odd finish":          {[]string{delta(`"content":"x"`), strings.Replace(finished, "stop", `a\"b`, 1)}, seenChoice{content: "x", finish: `a"b`}},
+		"content parts":       {[]string{delta(`"content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]},{"type":"text","text":"x"}]`), finished}, seenChoice{content: "x", reasoning: "hm", finish: "stop"}},
+		"reasoning":           {[]string{delta(`"reasoning":"hm"`), delta(`"content":"x"`), finished}, seenChoice{content: "x", reasoning: "hm", finish: "stop"}},
+		"a finish again":      {[]string{delta(`"content":"x"`), finished, finished, strings.Replace(delta(`"content":"y"`), "null", `"stop"`, 1)}, seenChoice{content: "xy", finish: "stop"}},
+		"reasoning, null too": {[]string{delta(`"reasoning":"h","reasoning_content":null`), delta(`"reasoning_content":"","reasoning":"m"`), delta(`"content":"x"`), finished}, seenChoice{content: "x", reasoning: "hm", finish: "stop"}},
+		"reasoning details":   {[]string{delta(`"reasoning":null,"reasoning_details":[{"type":"reasoning.text","text":"hm"}]`), delta(`"content":"x"`), finished}, seenChoice{content: "x", reasoning: "hm", finish: "stop"}},
+		"reasoning twice":     {[]string{delta(`"reasoning_details":[{"type":"reasoning.text","text":"hm"}],"reasoning":"hm"`), delta(`"content":"x"`), finished}, seenChoice{content: "x", reasoning: "hm", finish: "stop"}},
+		"foreign finish":      {[]string{delta(`"content":"x"`), strings.Replace(finished, "stop", "MAX_TOKENS", 1)}, seenChoice{content: "x", finish: "length"}},
 		"arguments in pieces": {
 			[]string{call(begin), call(`"index":0,"function":{"arguments":"{\"a\""}`), call(`"index":0,"function":{"arguments":":1}"}`), finished},
 			seenChoice{finish: "tool_calls", calls: []wantCall{{"t1", "f", `{"a":1}`}}},
@@ -146,6 +173,7 @@ func TestStreamFailures(t *testing.T) {
 		"not JSON":          {[]string{text, `{"choices":`}, exchange.FailInvalid},
 		"too deep":          {[]string{text, strings.Repeat("[", 16<<20)}, exchange.FailInvalid},
 		"error":             {[]string{text, `{"error":{"message":"m","type":"server_error"}}`, done}, exchange.FailOverloaded},
+		"[DONE] alone":      {[]string{text, done}, exchange.FailCut},
 		"error by status":   {[]string{`{"error":{"message":"m","code":429}}`}, exchange.FailRateLimited},
 		"error by finish":   {[]string{text, strings.Replace(finished, "stop", "error", 1)}, exchange.FailInvalid},
 		"too many choices":  {append(manyChoices(), done), exchange.FailInvalid},
@@ -173,43 +201,72 @@ func manyChoices() []string {
 	return list
 }
 
-// TestTwinEqualsSlow: a chunk gives the same bytes and the same count whether it is a twin of the one before or not.
-func TestTwinEqualsSlow(t *testing.T) {
-	for name, c := range map[string]struct{ first, second string }{
+// slowly makes every chunk take the long way.
+func (s *stream) slowly(dst, name, data []byte) ([]byte, adapter.Progress) {
+	s.templates = [templatesMax]template{}
+	return s.Event(dst, name, data)
+}
+
+// TestFastEqualsSlow: a chunk gives the same bytes, the same count and the same state whether a template is found for
+// it or not.
+func TestFastEqualsSlow(t *testing.T) {
+	arguments := func(index, text string) string {
+		return delta(`"tool_calls":[{` + index + `"function":{"arguments":"` + text + `"}}]`)
+	}
+	begin := func(members string) string { return delta(`"tool_calls":[{` + members + `}]`) }
+	padded := func(text, pad string) string {
+		return strings.TrimSuffix(delta(`"content":"`+text+`"`), "}") + `,"obfuscation":"` + pad + `"}`
+	}
+	at := func(i, text string) string {
+		return strings.Replace(delta(`"content":"`+text+`"`), `"index":0`, `"index":`+i, 1)
+	}
+	for name, list := range map[string][]string{
 		"text":          {delta(`"content":"a"`), delta(`"content":"b é😀"`)},
 		"usual escapes": {delta(`"content":"a"`), delta(`"content":"\"\\\/\b\f\n\r\t"`)},
-		"code points":   {delta(`"content":"a"`), delta(`"content":"\u00e9\ud83d\ude00"`)},
+		"code points":   {delta(`"content":"a"`), delta(`"content":"\u00e9\ud83d\ude00\ud83d"`)},
 		"empty":         {delta(`"content":"a"`), delta(`"content":""`)},
 		"a finish":      {delta(`"content":"a"`), strings.Replace(delta(`"content":"b"`), "null", `"stop"`, 1)},
 		"two texts": {
 			`{"choices":[{"index":0,"delta":{"content":"a"}}],"also":{"delta":{"content":"a"}}}`,
 			`{"choices":[{"index":0,"delta":{"content":"b"}}],"also":{"delta":{"content":"a"}}}`,
 		},
+		"padded":        {padded("a", "x"), padded("b", "long"), padded("", "")},
+		"choices":       {at("0", "a"), at("1", "b"), at("0", "c"), at("1", "d"), at("2", "e"), at("0", "f")},
+		"reasoning":     {delta(`"reasoning":"a"`), delta(`"reasoning":"b"`), delta(`"reasoning":"b","reasoning_content":null`)},
+		"arguments":     {begin(`"index":0,"id":"t","function":{"name":"f","arguments":""}`), arguments(`"index":0,`, `{\"a`), arguments(`"index":0,`, `\":1}`)},
+		"the next call": {begin(`"index":0,"id":"t","function":{"name":"f","arguments":""}`), arguments(`"index":0,`, `{`), arguments(`"index":0,`, `}`), begin(`"index":0,"id":"u","function":{"name":"g","arguments":""}`), arguments(`"index":0,`, `{`), arguments(`"index":0,`, `}`)},
+		"by name":       {begin(`"function":{"name":"f","arguments":""}`), arguments(``, `{`), arguments(``, `}`), begin(`"function":{"name":"f","arguments":"{"}`), arguments(``, `}`)},
+		"after the end": {delta(`"content":"a"`), delta(`"content":"b"`), finished, delta(`"content":""`), delta(`"content":"c"`)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			made := func() *stream { return New().Stream(ask(true), note).(*stream) }
 			fast, slow := made(), made()
-			for _, s := range []*stream{fast, slow} {
-				s.Event(nil, nil, []byte(delta(`"content":""`))) // the role
-				s.Event(nil, nil, []byte(c.first))
-			}
-			slow.twin = twin{}
-			x, px := fast.Event(nil, nil, []byte(c.second))
-			y, py := slow.Event(nil, nil, []byte(c.second))
-			if !bytes.Equal(x, y) || px != py || fast.delivered != slow.delivered {
-				t.Errorf("fast %+v %d %s\nslow %+v %d %s", px, fast.delivered, x, py, slow.delivered, y)
+			for _, chunk := range append([]string{delta(`"content":""`)}, list...) {
+				x, px := fast.Event(nil, nil, []byte(chunk))
+				y, py := slow.slowly(nil, nil, []byte(chunk))
+				if !bytes.Equal(x, y) || px != py || fast.delivered != slow.delivered {
+					t.Errorf("fast %+v %d %s\nslow %+v %d %s", px, fast.delivered, x, py, slow.delivered, y)
+				}
 			}
 		})
 	}
 }
 
-func TestTwinIsUsed(t *testing.T) {
-	s := New().Stream(ask(true), note).(*stream)
-	for _, text := range []string{"", "a"} {
-		s.Event(nil, nil, []byte(delta(`"content":"`+text+`"`)))
-	}
-	if _, n, ok := s.twin.translate(nil, []byte(delta(`"content":"b\n"`))); !ok || n != 2 {
-		t.Errorf("%d bytes, %v", n, ok)
+// TestTemplatesAreUsed: the chunks that make up streams take the fast path.
+func TestTemplatesAreUsed(t *testing.T) {
+	for name, chunk := range benchChunks {
+		t.Run(name, func(t *testing.T) {
+			if name == "logprobs" || name == "running usage" {
+				t.Skip("they differ in more than a text")
+			}
+			s := New().Stream(ask(true), note).(*stream)
+			s.Event(nil, nil, []byte(benchOpening))
+			s.Event(nil, nil, []byte(chunk(1)))
+			_, text, ok := s.templates[0].translate(nil, []byte(chunk(2)))
+			if want := map[string]int{"text": 7, "obfuscated": 6, "arguments": 5}[name]; !ok || text != want {
+				t.Errorf("%d bytes, %v, want %d", text, ok, want)
+			}
+		})
 	}
 }
 

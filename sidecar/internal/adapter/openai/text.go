@@ -55,6 +55,20 @@ func thinking(parts gjson.Result) string {
 	return s
 }
 
+// details joins the texts and summaries of reasoning details (OpenRouter). What is encrypted has none.
+func details(list gjson.Result) string {
+	var s string
+	list.ForEach(func(_, d gjson.Result) bool {
+		for _, name := range [...]string{"text", "summary"} {
+			if t := d.Get(name); t.Type == gjson.String {
+				s += t.Str
+			}
+		}
+		return true
+	})
+	return s
+}
+
 // callID makes an id for a tool call that came without one: unique within the answer, and the same whenever the same
 // answer is read.
 func callID(answer string, choice, call int) string {

@@ -2,8 +2,10 @@ package openai
 
 import (
 	"strconv"
+	"strings"
 
 	"github.com/tidwall/gjson"
+	"github.com/tidwall/sjson"
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
@@ -11,74 +13,113 @@ import (
 // countMax bounds a token count: far above any window, so that sums stay in int64.
 const countMax = 1 << 48
 
-// usageOf reads usage from wherever servers put it. Without any, the source is an estimate and the tokens are zero;
-// an explicit zero is the provider's word.
-func usageOf(doc gjson.Result) exchange.Usage {
-	u := doc.Get("usage")
-	if !u.IsObject() {
-		u = doc.Get("x_groq.usage")
+// usageOf reads usage from wherever servers put it in a complete answer. Without any, the source is an estimate and
+// the tokens are zero.
+func usageOf(doc gjson.Result, op exchange.Operation) exchange.Usage {
+	for _, at := range [...]string{"usage", "x_groq.usage"} {
+		if u, ok := stated(doc.Get(at), op); ok {
+			return u
+		}
 	}
-	if !u.IsObject() {
-		return exchange.Usage{Source: exchange.FromEstimate}
+	return exchange.Usage{Source: exchange.FromEstimate}
+}
+
+// stated reads a usage object. It is the provider's word when it has a number for both directions; an explicit zero is
+// one, an empty object is none.
+func stated(u gjson.Result, op exchange.Operation) (exchange.Usage, bool) {
+	prompt, ok := count(u, "prompt_tokens")
+	completion, hasCompletion := count(u, "completion_tokens")
+	total, hasTotal := count(u, "total_tokens")
+	if !ok && op == exchange.Embeddings {
+		prompt, ok = total, hasTotal
 	}
-	prompt, completion, total := count(u, "prompt_tokens"), count(u, "completion_tokens"), count(u, "total_tokens")
-	reasoning := count(u, "completion_tokens_details.reasoning_tokens")
-	if reasoning == 0 {
-		reasoning = count(u, "reasoning_tokens") // SGLang
+	if !ok || op == exchange.Chat && !hasCompletion && !hasTotal {
+		return exchange.Usage{}, false
+	}
+	read := first(u, "prompt_tokens_details.cached_tokens", "prompt_token_details.cached_tokens",
+		"prompt_cache_hit_tokens" /* DeepSeek */, "num_cached_tokens" /* Mistral */)
+	reasoning := first(u, "completion_tokens_details.reasoning_tokens", "reasoning_tokens" /* SGLang */)
+	outside := prompt
+	if read > prompt {
+		prompt += read // xAI: what was cached is not in prompt_tokens
 	}
 	switch {
-	case total > 0 && total == prompt+completion+reasoning:
+	case reasoning > completion && hasCompletion,
+		total > 0 && (total == prompt+completion+reasoning || total == outside+completion+reasoning):
 		completion += reasoning // xAI: reasoning is not in completion_tokens
-	case total > prompt+completion:
+	case total > prompt+completion && op == exchange.Chat:
 		completion = total - prompt // Gemini: hidden thinking is only in the total
 	}
-	cached := count(u, "prompt_tokens_details.cached_tokens")
-	if cached == 0 {
-		cached = count(u, "prompt_cache_hit_tokens") // DeepSeek
-	}
-	if cached == 0 {
-		cached = count(u, "num_cached_tokens") // Mistral
-	}
-	cached = min(cached, prompt)
-	written := min(count(u, "prompt_tokens_details.cache_write_tokens"), prompt-cached)
+	written := min(first(u, "prompt_tokens_details.cache_write_tokens"), prompt-read)
 	return exchange.Usage{
 		Source: exchange.FromProvider,
 		Tokens: exchange.Tokens{
-			Input: prompt - cached - written, CacheRead: cached, CacheWrite5m: written,
+			Input: prompt - read - written, CacheRead: read, CacheWrite5m: written,
 			Output: completion, Reasoning: min(reasoning, completion),
 		},
-	}
+	}, true
 }
 
-// count reads a token count: numbers, numbers in strings, floats; anything else is 0.
-func count(u gjson.Result, path string) int64 {
+// first is the first of several counts that is not zero.
+func first(u gjson.Result, paths ...string) int64 {
+	for _, p := range paths {
+		if n, _ := count(u, p); n > 0 {
+			return n
+		}
+	}
+	return 0
+}
+
+// count reads a token count: numbers, numbers in strings, floats. ok is false for anything else.
+func count(u gjson.Result, path string) (n int64, ok bool) {
 	v := u.Get(path)
-	var n int64
+	f := v.Num
 	switch v.Type {
 	case gjson.Number:
-		n = v.Int()
 	case gjson.String:
-		f, err := strconv.ParseFloat(v.Str, 64)
-		if err != nil || f != f {
-			return 0
+		var err error
+		if f, err = strconv.ParseFloat(v.Str, 64); err != nil || f != f {
+			return 0, false
 		}
-		n = int64(min(max(f, 0), countMax))
+	default:
+		return 0, false
 	}
-	return min(max(n, 0), countMax)
+	return int64(min(max(f, 0), countMax)), true
 }
 
-// appendUsage writes usage as OpenAI does.
-func appendUsage(b []byte, t exchange.Tokens) []byte {
-	num := func(name string, n int64) {
-		b = strconv.AppendInt(append(b, name...), n, 10)
+// mendUsage makes a usage object state what is settled, in OpenAI's members. All else that the provider says in it
+// stays: kinds of tokens, costs, times.
+func mendUsage(raw []byte, u exchange.Usage, op exchange.Operation) []byte {
+	if u.Source != exchange.FromProvider || !gjson.ParseBytes(raw).IsObject() {
+		return appendUsage(nil, u.Tokens, op)
 	}
-	num(`{"prompt_tokens":`, t.Prompt())
-	num(`,"completion_tokens":`, t.Output)
-	num(`,"total_tokens":`, t.Total())
-	num(`,"prompt_tokens_details":{"cached_tokens":`, t.CacheRead)
-	num(`,"cache_write_tokens":`, t.CacheWrite5m+t.CacheWrite1h)
-	num(`},"completion_tokens_details":{"reasoning_tokens":`, t.Reasoning)
-	return append(b, "}}"...)
+	set := func(path string, n int64, must bool) {
+		v := gjson.GetBytes(raw, path)
+		if v.Raw == strconv.FormatInt(n, 10) || !v.Exists() && !must {
+			return
+		}
+		// Neither call can fail: what a path leads through is an object, and the paths are well formed.
+		if of, _, nested := strings.Cut(path, "."); nested && !gjson.GetBytes(raw, of).IsObject() {
+			raw, _ = sjson.SetRawBytes(raw, of, []byte("{}"))
+		}
+		raw, _ = sjson.SetBytes(raw, path, n)
+	}
+	chat := op == exchange.Chat
+	set("prompt_tokens", u.Prompt(), true)
+	set("completion_tokens", u.Output, chat)
+	set("total_tokens", u.Total(), true)
+	set("prompt_tokens_details.cached_tokens", u.CacheRead, u.CacheRead > 0)
+	set("prompt_tokens_details.cache_write_tokens", u.CacheWrite5m, u.CacheWrite5m > 0)
+	set("completion_tokens_details.reasoning_tokens", u.Reasoning, u.Reasoning > 0)
+	return raw
 }
 
-func itoa(n int) string { return strconv.Itoa(n) }
+// appendUsage writes usage as OpenAI does, for a provider that stated none.
+func appendUsage(b []byte, t exchange.Tokens, op exchange.Operation) []byte {
+	b = strconv.AppendInt(append(b, `{"prompt_tokens":`...), t.Prompt(), 10)
+	if op == exchange.Chat {
+		b = strconv.AppendInt(append(b, `,"completion_tokens":`...), t.Output, 10)
+	}
+	b = strconv.AppendInt(append(b, `,"total_tokens":`...), t.Total(), 10)
+	return append(b, '}')
+}
