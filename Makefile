@@ -32,7 +32,7 @@ test-race: ## the same under the race detector; needs a C compiler
 test-system: build ## the long whole-system suite with real processes
 	@SLUICE_SYSTEM=1 $(GO) test -count=1 -timeout 30m -v ./bench/system/...
 
-test-sdk: build ## unmodified SDKs against a running sidecar; needs node for its part
+test-sdk: ## unmodified SDKs against a running sidecar: Go, and Node and Python where they are installed
 	@bench/sdk/run
 
 fuzz: ## every fuzz target for FUZZTIME (10s)
