@@ -32,9 +32,16 @@ func (s *stack) exact() {
 	s.t.Helper()
 	w := s.fake.Witness(0).Totals
 	want := usage{w.Completed, w.PromptTokens, w.OutputTokens, w.CostNano}
+	var got usage
+	var b budget
+	defer func() {
+		if s.t.Failed() {
+			s.t.Logf("witness %+v, usage %+v, budget %+v", want, got, b)
+		}
+	}()
 	s.eventually("usage and budget agree with the witness", func() bool {
-		b := s.budget("t")
-		return s.usageCLI() == want && b.Settled == want.cost && b.Held == 0 && b.Suspense == 0 &&
+		got, b = s.usageCLI(), s.budget("t")
+		return got == want && b.Settled == want.cost && b.Held == 0 && b.Suspense == 0 &&
 			b.Settled+b.Outstanding+b.Free == b.Cap
 	})
 	if s.fake.Witness(0).Totals.Cancelled != 0 {
