@@ -4,6 +4,7 @@ TOOL      = $(GO) tool -modfile=tools/go.mod
 LINT      = $(GO) tool -modfile=tools/lint/go.mod
 FUZZTIME ?= 10s
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null)
+DEVFLAGS  = $(OFFSET:%=-offset %) -upstream "$(UPSTREAM)" -model "$(MODEL)"
 LDFLAGS   = -ldflags "-X main.version=$(VERSION)"
 
 .DEFAULT_GOAL := help
@@ -12,15 +13,15 @@ LDFLAGS   = -ldflags "-X main.version=$(VERSION)"
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-build: ## bin/sidecar, bin/quotad, bin/bench
+build: ## bin/sidecar, bin/quotad, bin/bench, and bin/dev for make run
 	@mkdir -p bin
-	@$(GO) build $(LDFLAGS) -o bin/ ./sidecar/cmd/sidecar ./quotad/cmd/quotad ./bench/cmd/bench
+	@$(GO) build $(LDFLAGS) -o bin/ ./sidecar/cmd/sidecar ./quotad/cmd/quotad ./bench/cmd/bench ./deploy/dev
 
-run: build ## fake provider, one quotad, one sidecar, a demo organisation, and a curl to try (UPSTREAM=url MODEL=name for your own server)
-	@$(GO) run ./deploy/dev -upstream "$(UPSTREAM)" -model "$(MODEL)"
+run: build ## fake provider, one quotad, one sidecar, a demo organisation, and a curl to try (UPSTREAM=url MODEL=name: your own server; OFFSET=100: other ports)
+	@exec bin/dev -dir .dev$(OFFSET:%=/%) $(DEVFLAGS)
 
-up: build ## three quotad and two sidecars on this machine
-	@$(GO) run ./deploy/dev -dir .dev/up -nodes 3 -sidecars 2 -upstream "$(UPSTREAM)" -model "$(MODEL)"
+up: build ## the same with three quotad and two sidecars
+	@exec bin/dev -dir .dev/up$(OFFSET:%=/%) -nodes 3 -sidecars 2 $(DEVFLAGS)
 
 test: ## every test but the long suites; no network, nothing but Go
 	@$(GO) test $(GOTESTFLAGS) -timeout 8m ./...
@@ -31,7 +32,7 @@ test-race: ## the same under the race detector; needs a C compiler
 test-system: build ## the long whole-system suite with real processes
 	@SLUICE_SYSTEM=1 $(GO) test -count=1 -timeout 30m -v ./bench/system/...
 
-test-sdk: build ## unmodified SDKs against a running sidecar; needs node for its part
+test-sdk: ## unmodified SDKs against a running sidecar: Go, and Node and Python where they are installed
 	@bench/sdk/run
 
 fuzz: ## every fuzz target for FUZZTIME (10s)

@@ -83,7 +83,13 @@ func burst(t *testing.T, killed bool) {
 		}
 	})
 	took := time.Since(began)
-	used := s.fake.Witness(0).Totals.Served
+	witness := s.fake.Witness(0)
+	var perSecond []int64
+	for _, second := range witness.Timeline {
+		perSecond = append(perSecond, second.Admitted)
+	}
+	t.Logf("requests that reached the provider, by second: %v", perSecond)
+	used := witness.Totals.Served
 	net := used.Input + used.Output
 	allowed := int64(float64(burstLimit) * (1 + took.Minutes()))
 	t.Logf("%v in %s; %d tokens used, a bucket and its refill are %d: %.1f%%", tally(answers), took.Round(time.Millisecond),

@@ -29,9 +29,15 @@ import (
 // wait is a generous bound on everything that is waited for: it ends a hung test, it judges nothing.
 const wait = 60 * time.Second
 
+// binariesEnv is set for processes that are part of a test.
+const binariesEnv = "SLUICE_TEST_BINARIES"
+
 var binaries string
 
 func TestMain(m *testing.M) {
+	if binaries = os.Getenv(binariesEnv); binaries != "" {
+		os.Exit(m.Run()) // part of a test of a process that has built them
+	}
 	dir, err := os.MkdirTemp("", "sluice-system")
 	if err != nil {
 		panic(err)
@@ -187,6 +193,12 @@ type sidecar struct {
 // start brings up nodes and sidecars and applies an organisation; org gets the provider's base URL.
 func start(t *testing.T, nodes, sidecars int, org func(base string) string) *stack {
 	t.Helper()
+	return startOn(t, make([]string, nodes), sidecars, org)
+}
+
+// startOn is start with a data directory for each node; "" is a new one.
+func startOn(t *testing.T, dirs []string, sidecars int, org func(base string) string) *stack {
+	t.Helper()
 	s := &stack{t: t}
 	s.fake = fakeprovider.New(fakeprovider.Config{
 		Keys:   []fakeprovider.Key{{Name: "main", Secret: providerKey}},
@@ -195,7 +207,7 @@ func start(t *testing.T, nodes, sidecars int, org func(base string) string) *sta
 	srv := httptest.NewServer(s.fake)
 	t.Cleanup(func() { s.fake.Close(); srv.Close() })
 	s.fakeURL = srv.URL + "/v1"
-	s.startNodes(nodes)
+	s.startNodes(dirs)
 	s.apply(org(s.fakeURL))
 	s.quotadIn(providerKey, "credential", "set", "main")
 	for i := range sidecars {
@@ -214,17 +226,20 @@ func freePort(t *testing.T) string {
 	return l.Addr().String()
 }
 
-func (s *stack) startNodes(n int) {
+func (s *stack) startNodes(dirs []string) {
 	s.t.Helper()
 	key := filepath.Join(s.t.TempDir(), "seal.key")
 	if err := os.WriteFile(key, []byte(sum("seal")+"\n"), 0o600); err != nil {
 		s.t.Fatal(err)
 	}
 	var peers []string
-	for i := range n {
+	for i, dir := range dirs {
+		if dir == "" {
+			dir = filepath.Join(s.t.TempDir(), "data")
+		}
 		nd := &node{
 			id: fmt.Sprintf("quotad-%d", i), raft: freePort(s.t), plane: freePort(s.t), admin: freePort(s.t),
-			dir: filepath.Join(s.t.TempDir(), "data"),
+			dir: dir,
 		}
 		s.nodes = append(s.nodes, nd)
 		peers = append(peers, fmt.Sprintf("%s=%s/%s/%s", nd.id, nd.raft, nd.plane, nd.admin))
@@ -234,7 +249,7 @@ func (s *stack) startNodes(n int) {
 			"serve", "--dev", "--id", nd.id, "--data-dir", nd.dir, "--listen", nd.plane, "--raft-listen", nd.raft,
 			"--admin-listen", nd.admin, "--key-file", key,
 		}
-		if n > 1 {
+		if len(dirs) > 1 {
 			nd.args = append(nd.args, "--peers", strings.Join(peers, ","))
 		}
 		nd.process = run(s.t, nd.id, "quotad", nd.args...)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"os"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -23,15 +24,56 @@ type app struct {
 	sent *counter
 }
 
-// counter is a transport that counts requests, so that retries are seen.
+// counter is a transport that counts requests and keeps how they were answered, so that retries are seen.
 type counter struct {
 	http.RoundTripper
-	n atomic.Int64
+	n     atomic.Int64
+	after func(status int) // called after each answer's head, if set
+
+	mu    sync.Mutex
+	heads []head
+}
+
+type head struct {
+	status int
+	header http.Header
 }
 
 func (c *counter) RoundTrip(r *http.Request) (*http.Response, error) {
 	c.n.Add(1)
-	return c.RoundTripper.RoundTrip(r)
+	resp, err := c.RoundTripper.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	c.heads = append(c.heads, head{resp.StatusCode, resp.Header})
+	c.mu.Unlock()
+	if c.after != nil {
+		c.after(resp.StatusCode)
+	}
+	return resp, nil
+}
+
+// statuses are those of the answers so far.
+func (c *counter) statuses() (out []int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, h := range c.heads {
+		out = append(out, h.status)
+	}
+	return out
+}
+
+// headers are those of the answers with a status.
+func (c *counter) headers(status int) (out []http.Header) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, h := range c.heads {
+		if h.status == status {
+			out = append(out, h.header)
+		}
+	}
+	return out
 }
 
 // client is an HTTP client that counts.

@@ -1,13 +1,14 @@
 // What the tests share: a client as an app would make it, and a look at what the provider truly served.
 //
 // SLUICE_URL is the sidecar's base URL, SLUICE_KEY an app's secret of the demo organisation, SLUICE_WITNESS the fake
-// provider's witness. bench/sdk/run sets them.
+// provider's witness, SLUICE_ADMIN quotad's admin API, SLUICE_ORG the file of the demo organisation. bench/sdk/run sets
+// them.
 import assert from 'node:assert/strict';
 import { setTimeout as wait } from 'node:timers/promises';
 import OpenAI from 'openai';
 
 export const baseURL = process.env.SLUICE_URL ?? 'http://127.0.0.1:4000/v1';
-const witnessURL = process.env.SLUICE_WITNESS ?? 'http://127.0.0.1:9900/witness';
+export const witnessURL = process.env.SLUICE_WITNESS ?? 'http://127.0.0.1:9900/witness';
 
 // One alias for each provider dialect behind the sidecar.
 export const chatModels = ['chat', 'chat-anthropic'];
@@ -20,15 +21,21 @@ export function key() {
   return process.env.SLUICE_KEY;
 }
 
-// app is an SDK client with the SDK's own defaults (two retries); sent holds the requests it made, retries included.
-export function app(secret = key()) {
+// app is an SDK client with the SDK's own defaults (two retries); sent holds the requests it made, retries included, each
+// with the status and the headers of its answer. answered is called after each answer's head.
+export function app(secret = key(), answered = () => {}) {
   const sent = [];
   const client = new OpenAI({
     baseURL,
     apiKey: secret,
-    fetch: (url, init) => {
-      sent.push({ url: String(url), body: init?.body });
-      return fetch(url, init);
+    fetch: async (url, init) => {
+      const one = { url: String(url), body: init?.body };
+      sent.push(one);
+      const answer = await fetch(url, init);
+      one.status = answer.status;
+      one.headers = answer.headers;
+      answered(answer.status);
+      return answer;
     },
   });
   return { client, sent };

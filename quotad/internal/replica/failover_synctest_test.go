@@ -3,6 +3,7 @@ package replica
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -152,6 +153,59 @@ func TestLeaderWithAHungDiskIsReplaced(t *testing.T) {
 		}
 		if old.Status().Stalled {
 			t.Fatal("the stall is still shown")
+		}
+	})
+}
+
+// fullLog is a log whose writes can be made to fail, as on a disk without room.
+type fullLog struct {
+	raft.LogStore
+	full *atomic.Bool
+}
+
+var errNoSpace = errors.New("no space left on device")
+
+func (l fullLog) StoreLogs(es []*raft.Log) error {
+	if l.full.Load() {
+		return errNoSpace
+	}
+	return l.LogStore.StoreLogs(es)
+}
+
+// TestLeaderWithAFullDiskStandsAside: such a leader steps down at its first write, and is the first to stand again: its
+// votes are still written. It must not win, or nobody leads for as long as its disk is full.
+func TestLeaderWithAFullDiskStandsAside(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfgs, _ := bubble(t)
+		disks := map[string]*atomic.Bool{}
+		for i := range cfgs {
+			full := &atomic.Bool{}
+			disks[cfgs[i].ID] = full
+			cfgs[i].wrapLog = func(l raft.LogStore) raft.LogStore { return fullLog{l, full} }
+		}
+		nodes := startAll(t, cfgs)
+		for range 5 { // whose turn it is to stand is chance
+			old, others := leaderOf(t, nodes...)
+			last := old.seal("k")
+			for _, n := range others {
+				n.waitApplied(last.Index)
+			}
+			disks[old.cfg.ID].Store(true)
+			began := time.Now()
+			if _, err := old.Propose(ctxFor(t), sealOp("k")); err == nil {
+				t.Fatal("a leader said yes to what it could not write")
+			}
+			next, _ := leaderOf(t, others...)
+			if took := time.Since(began); took > 2*time.Second {
+				t.Errorf("a leader with a full disk was replaced after %v", took)
+			}
+			next.seal("k")
+			disks[old.cfg.ID].Store(false)
+			last = next.seal("k")
+			old.waitApplied(last.Index)
+			if a, b := old.sealed("k"), next.sealed("k"); a != b {
+				t.Fatalf("after there was room again: %d and %d", a, b)
+			}
 		}
 	})
 }

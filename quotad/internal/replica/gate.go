@@ -10,15 +10,20 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// errStalled is what followers' appends fail with while the own disk hangs.
-var errStalled = errors.New("replica: a write to the log is stuck")
+var (
+	// errStalled is what followers' appends fail with while the own disk hangs.
+	errStalled = errors.New("replica: a write to the log is stuck")
+	// errUnwritable is what this node's own requests for votes fail with while its log cannot be written.
+	errUnwritable = errors.New("replica: the last write to the log failed")
+)
 
-// stallWatch sees how long the current write to the log has taken, and how far the log is. Raft writes its log from one
-// goroutine at a time.
+// stallWatch sees how long the current write to the log has taken, whether the last one failed, and how far the log is.
+// Raft writes its log from one goroutine at a time.
 type stallWatch struct {
-	start time.Time     // anchor of the monotonic clock
-	since atomic.Int64  // nanoseconds after start plus one, when a write began; 0 while there is none
-	last  atomic.Uint64 // index of the newest entry this process wrote; 0 before the first
+	start  time.Time     // anchor of the monotonic clock
+	since  atomic.Int64  // nanoseconds after start plus one, when a write began; 0 while there is none
+	failed atomic.Int64  // the same, when a write failed; 0 once one has succeeded
+	last   atomic.Uint64 // index of the newest entry this process wrote; 0 before the first
 }
 
 func newStallWatch() *stallWatch { return &stallWatch{start: time.Now()} }
@@ -26,7 +31,19 @@ func newStallWatch() *stallWatch { return &stallWatch{start: time.Now()} }
 func (w *stallWatch) during(write func() error) error {
 	w.since.Store(int64(time.Since(w.start)) + 1)
 	defer w.since.Store(0)
-	return write()
+	err := write()
+	if err == nil {
+		w.failed.Store(0)
+	} else {
+		w.failed.Store(int64(time.Since(w.start)) + 1)
+	}
+	return err
+}
+
+// unwritable reports whether the last write failed a short while ago. After that the disk deserves another try.
+func (w *stallWatch) unwritable() bool {
+	failed := w.failed.Load()
+	return failed != 0 && time.Since(w.start)-time.Duration(failed) < standAsideFor
 }
 
 // stalled reports whether a write has been stuck for longer than stallAfter.
@@ -55,8 +72,8 @@ func (l watchedLog) DeleteRange(lo, hi uint64) error {
 	return l.watch.during(func() error { return l.LogStore.DeleteRange(lo, hi) })
 }
 
-// gate is a transport that stops speaking as a leader while the own disk hangs, so that followers elect another. It
-// also sees how far the followers are. Both appends must fail: the pipelined ones keep followers quiet as well as the
+// gate is a transport that stops speaking as a leader while the own disk hangs, so that followers elect another, and
+// does not stand for election while its log cannot be written. It also sees how far the followers are. Both appends must fail: the pipelined ones keep followers quiet as well as the
 // plain ones, which carry the heartbeats.
 type gate struct {
 	raft.Transport
@@ -123,8 +140,20 @@ func (p gatedPipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft
 	return p.AppendPipeline.AppendEntries(args, resp)
 }
 
-// RequestPreVote is passed on: without this method raft would think the transport cannot do it.
+// RequestVote asks a peer for its vote, unless this node could not lead: a leader whose disk is full steps down at its
+// first write, but its votes are still written, and it would be elected again and again.
+func (g *gate) RequestVote(id raft.ServerID, addr raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
+	if g.watch.unwritable() {
+		return errUnwritable
+	}
+	return g.Transport.RequestVote(id, addr, args, resp)
+}
+
+// RequestPreVote asks whether a peer would vote: without this method raft would think the transport cannot do it.
 func (g *gate) RequestPreVote(id raft.ServerID, addr raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+	if g.watch.unwritable() {
+		return errUnwritable
+	}
 	p, ok := g.Transport.(raft.WithPreVote)
 	if !ok {
 		return errors.New("replica: transport without pre-vote")

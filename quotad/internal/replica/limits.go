@@ -21,6 +21,9 @@ const (
 	// stallAfter is how long one write to the log may take before this node stops speaking as a leader. Raft's
 	// heartbeats do not touch the disk, so a leader with a hung disk would otherwise be followed for ever.
 	stallAfter = 2 * time.Second
+	// standAsideFor is how long after a failed write to the log this node asks for no votes. The next write may succeed
+	// and ends it; without one it may stand again, since there may be nobody else.
+	standAsideFor = 5 * time.Second
 
 	// barrierTimeout bounds one try of a new leader to have everything before its term applied. It is tried again.
 	barrierTimeout = 5 * time.Second
