@@ -60,9 +60,9 @@ func clipTo(s string, most int) string {
 
 func callerGone() *refusal { return &refusal{status: statusGone} }
 
-// refuse writes a refusal in the OpenAI dialect. Every error object has all four of OpenAI's members; ours come after.
+// refuse writes a refusal in the OpenAI dialect, into a response nothing was written to. Every error object has all
+// four of OpenAI's members; ours come after.
 func (g *Gateway) refuse(f *flow, r *refusal) {
-	f.c.Response.Reset()
 	g.commonHeaders(f)
 	if f.who != nil {
 		g.limitHeaders(f)
