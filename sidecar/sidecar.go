@@ -233,7 +233,7 @@ func (s *Sidecar) drain(ctx context.Context) {
 	streams, cancel := context.WithTimeout(ctx, s.cfg.DrainTimeout)
 	defer cancel()
 	if err := s.server.Shutdown(streams); err != nil {
-		s.log.Warn("streams were cut at the drain timeout", zap.Error(err))
+		s.log.Warn("drain timeout", zap.Error(err))
 	}
 	farewell("final totals", s.lease.Leave)
 	farewell("usage", s.usage.Flush)

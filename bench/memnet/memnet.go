@@ -9,6 +9,7 @@ package memnet
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"sync"
@@ -105,6 +106,25 @@ func (n *Net) nextPort() uint16 {
 	return n.port
 }
 
+// Exit closes every listener and connection of this machine, as the end of its last process does.
+func (h *Host) Exit() {
+	n := h.net
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for at, l := range n.listeners {
+		if at.Addr() == h.ip {
+			l.close()
+		}
+	}
+	for l := range n.links {
+		for i := range l.ends {
+			if c := &l.ends[i]; c.at.Addr() == h.ip && !c.closed {
+				c.close(io.EOF)
+			}
+		}
+	}
+}
+
 // Dial connects this machine to an address. Where nobody listens it is refused; through a cut it waits for ctx.
 func (h *Host) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	to, err := netip.ParseAddrPort(address)
@@ -186,14 +206,20 @@ func (l *listener) Close() error {
 	if n.listeners[l.at] != l {
 		return net.ErrClosed
 	}
-	delete(n.listeners, l.at)
+	l.close()
+	return nil
+}
+
+// close is Close with Net.mu held.
+func (l *listener) close() {
+	delete(l.net.listeners, l.at)
 	close(l.closed)
 	for {
 		select {
 		case c := <-l.backlog:
 			c.close(syscall.ECONNRESET)
 		default:
-			return nil
+			return
 		}
 	}
 }

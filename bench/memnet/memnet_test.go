@@ -191,3 +191,25 @@ func TestNobodyListens(t *testing.T) {
 		}
 	})
 }
+
+func TestExit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := New(0)
+		mine, theirs := pair(t, n)
+		l, err := n.Host(a).Listen("tcp", a+":80")
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, mine, "last words")
+		n.Host(a).Exit()
+		if all, err := io.ReadAll(theirs); err != nil || string(all) != "last words" {
+			t.Fatalf("%q %v", all, err)
+		}
+		if _, err := mine.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
+			t.Fatalf("read: %v", err)
+		}
+		if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
+			t.Fatalf("accepted: %v", err)
+		}
+	})
+}

@@ -99,6 +99,7 @@ func TestQuotadGoneForAnHour(t *testing.T) {
 				t.Errorf("an unknown key: %d %s", a.status, a.body)
 			}
 		}
+		w.cutOff(w.cars...) // first its process is gone, then its machine
 		before := [cars]int{len(got[0].at), len(got[1].at)}
 		run(54 * time.Minute)
 		for i := range got {
@@ -112,6 +113,7 @@ func TestQuotadGoneForAnHour(t *testing.T) {
 				t.Errorf("after standby: %d %s", a.status, a.body)
 			}
 		}
+		w.net.Heal()
 		w.startNode(w.nodes[0])
 		for _, m := range w.cars {
 			w.connected(m)

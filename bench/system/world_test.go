@@ -133,12 +133,13 @@ func (w *world) serveProvider() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	m := &member{name: "provider"}
+	m := &member{name: "provider", ip: providerIP}
 	w.run(m, func(ctx context.Context) error { return w.fake.Run(ctx, ln) }, func() error { return nil })
 	w.t.Cleanup(func() { m.stop() })
 }
 
-// run runs a program until stop is called or the test ends.
+// run runs a program until stop is called or the test ends. Then its machine closes its connections, as the end of a
+// process does.
 func (w *world) run(m *member, run func(context.Context) error, closing func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	end := make(chan struct{})
@@ -150,6 +151,7 @@ func (w *world) run(m *member, run func(context.Context) error, closing func() e
 		if err := closing(); err != nil {
 			w.t.Errorf("%s: close: %v", m.name, err)
 		}
+		w.net.Host(m.ip).Exit()
 	}()
 	m.end = end
 	m.stop = sync.OnceFunc(func() {

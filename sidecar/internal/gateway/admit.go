@@ -43,7 +43,7 @@ func (g *Gateway) admit(f *flow) *refusal {
 	hold, v := g.Lease.Acquire(f.cancel.Done(), lease.Outage(f.who.Outage), needs, f.note())
 	if !v.OK {
 		if v.Reason == lease.CallerGone {
-			return callerGone()
+			return f.cancelled()
 		}
 		return shortOf(v, f.rules.Resource(v.Resource))
 	}

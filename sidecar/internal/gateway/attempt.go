@@ -40,7 +40,7 @@ func (g *Gateway) attempt(f *flow) *refusal {
 			return nil
 		}
 		if failure.Kind == exchange.FailCancelled {
-			return callerGone()
+			return f.cancelled()
 		}
 		last = failure
 		if !failure.Kind.Failover() {
@@ -180,8 +180,7 @@ func (g *Gateway) stream(f *flow, ans *relay.Answer, number int, start time.Time
 			e.usage = g.partial(f, o)
 		}
 		g.done(f, e)
-		g.Watch.Disarm(f.watch)
-		g.access(f)
+		g.over(f)
 	}
 	f.c.SetStatusCode(200)
 	f.c.SetContentType("text/event-stream; charset=utf-8")

@@ -113,6 +113,13 @@ func unavailable(message string) *refusal {
 	}
 }
 
+func stopping() *refusal {
+	return &refusal{
+		status: 503, kind: typeServer, code: "shutting_down", message: "the gateway is stopping", retry: true,
+		after: time.Second,
+	}
+}
+
 func internalFault() *refusal {
 	return &refusal{status: 500, kind: typeServer, code: "internal_error", message: "internal error"}
 }

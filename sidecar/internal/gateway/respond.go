@@ -58,7 +58,13 @@ func clipTo(s string, most int) string {
 	return s
 }
 
-func callerGone() *refusal { return &refusal{status: statusGone} }
+// cancelled is the answer to a request that was cancelled: its caller has left, or the sidecar stops.
+func (f *flow) cancelled() *refusal {
+	if f.cut.Load() {
+		return stopping()
+	}
+	return &refusal{status: statusGone}
+}
 
 // refuse writes a refusal in the OpenAI dialect, into a response nothing was written to. Every error object has all
 // four of OpenAI's members; ours come after.

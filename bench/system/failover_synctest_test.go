@@ -1,0 +1,88 @@
+package system
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	adminv1 "github.com/sluice-gateway/sluice/proto/gen/admin/v1"
+	"github.com/sluice-gateway/sluice/proto/gen/admin/v1/adminv1connect"
+)
+
+// leader is the node that leads.
+func (w *world) leader() (m *member) {
+	w.t.Helper()
+	w.admin(func(ctx context.Context, c adminv1connect.AdminServiceClient) error {
+		resp, err := c.Status(ctx, connect.NewRequest(&adminv1.StatusRequest{}))
+		if err != nil {
+			return err
+		}
+		for _, n := range w.nodes {
+			if n.name == resp.Msg.LeaderId {
+				m = n
+				return nil
+			}
+		}
+		return connect.NewError(connect.CodeUnavailable, nil)
+	})
+	return m
+}
+
+// TestLeaderLost: while a leader is replaced, requests that need quotad wait and are served; nobody is refused.
+func TestLeaderLost(t *testing.T) {
+	for name, lose := range map[string]func(*world, *member){
+		"cut off": func(w *world, m *member) {
+			for _, other := range append(append([]*member{}, w.nodes...), w.cars...) {
+				if other != m {
+					w.net.Cut(m.ip, other.ip)
+				}
+			}
+		},
+		"stopped": func(_ *world, m *member) { m.stop() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			// Leases are small beside a request, so that many requests ask.
+			org := strings.Replace(org(provider, "{ monthly: 10 }", "{ rpm: 600000 }"), "  chat: {", "  chat: { reserve: cap,", 1)
+			inWorld(t, 3, 2, org, func(t *testing.T, w *world) {
+				var mu sync.Mutex
+				counts := map[string]int{}
+				var slowest time.Duration
+				end := time.Now().Add(30 * time.Second)
+				var load sync.WaitGroup
+				for i := range 6 {
+					load.Go(func() {
+						for time.Now().Before(end) {
+							began := time.Now()
+							a := w.chat(w.cars[i%2], say("tokens=20 first=50ms", `,"max_tokens":4000`))
+							mu.Lock()
+							for k, n := range tally([]answer{a}) {
+								counts[k] += n
+							}
+							slowest = max(slowest, time.Since(began))
+							mu.Unlock()
+							w.pass(50 * time.Millisecond)
+						}
+					})
+				}
+				w.pass(5 * time.Second)
+				old := w.leader()
+				lose(w, old)
+				w.pass(10 * time.Second)
+				w.net.Heal()
+				load.Wait()
+				t.Logf("%v, the slowest took %v", counts, slowest)
+				if len(counts) != 1 || counts["200"] == 0 {
+					t.Errorf("answers %v: nobody may be refused because of it", counts)
+				}
+				if w.leader() == old {
+					t.Error("it still leads: the test is about nothing")
+				}
+				w.agree()
+			})
+		})
+	}
+}
