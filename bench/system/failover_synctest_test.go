@@ -32,6 +32,53 @@ func (w *world) leader() (m *member) {
 	return m
 }
 
+// askingOrg makes requests of askingBody reserve more than may lie on lease: where one runs at a time, most must ask.
+func askingOrg() string {
+	return strings.Replace(org(provider, "{ monthly: 10 }", "{ rpm: 600000 }"), "  chat: {", "  chat: { reserve: cap,", 1)
+}
+
+var askingBody = say("tokens=20 first=50ms", `,"max_tokens":4000`)
+
+// TestRollingRestart: all nodes are stopped and started again, one after the other, under load. Nobody is refused and
+// nothing is counted twice.
+func TestRollingRestart(t *testing.T) {
+	for name, nodes := range map[string]int{"three nodes": 3, "one node": 1} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, nodes, 2, askingOrg(), func(t *testing.T, w *world) {
+				stop := make(chan struct{})
+				var load sync.WaitGroup
+				for _, m := range w.cars {
+					load.Go(func() {
+						for {
+							select {
+							case <-stop:
+								return
+							default:
+							}
+							if a := w.chat(m, askingBody); a.status != 200 {
+								t.Errorf("at %v: %d %s %v", time.Now(), a.status, a.body, a.err)
+							}
+							w.pass(50 * time.Millisecond)
+						}
+					})
+				}
+				for range 2 {
+					for _, m := range w.nodes {
+						w.pass(5 * time.Second)
+						m.stop()
+						w.pass(time.Second)
+						w.startNode(m)
+					}
+				}
+				w.pass(5 * time.Second)
+				close(stop)
+				load.Wait()
+				w.agree()
+			})
+		})
+	}
+}
+
 // TestLeaderLost: while a leader is replaced, requests that need quotad wait and are served; nobody is refused.
 func TestLeaderLost(t *testing.T) {
 	for name, lose := range map[string]func(*world, *member){
@@ -45,9 +92,7 @@ func TestLeaderLost(t *testing.T) {
 		"stopped": func(_ *world, m *member) { m.stop() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			// A request reserves more than may lie on lease, and one runs at a time: every one must ask.
-			org := strings.Replace(org(provider, "{ monthly: 10 }", "{ rpm: 600000 }"), "  chat: {", "  chat: { reserve: cap,", 1)
-			inWorld(t, 3, 2, org, func(t *testing.T, w *world) {
+			inWorld(t, 3, 2, askingOrg(), func(t *testing.T, w *world) {
 				var mu sync.Mutex
 				counts := map[string]int{}
 				var slowest time.Duration
@@ -57,7 +102,7 @@ func TestLeaderLost(t *testing.T) {
 					load.Go(func() {
 						for time.Now().Before(end) {
 							began := time.Now()
-							a := w.chat(m, say("tokens=20 first=50ms", `,"max_tokens":4000`))
+							a := w.chat(m, askingBody)
 							mu.Lock()
 							for k, n := range tally([]answer{a}) {
 								counts[k] += n

@@ -2,6 +2,7 @@ package system
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -45,8 +46,11 @@ func TestCutOffSidecar(t *testing.T) {
 		w.cutOff(w.cars[0])
 		cut := time.Now()
 		run(time.Minute) // leases end, quotad notices
-		alone, other := len(each[0].at), len(each[1].at)
+		alone, other, twice := len(each[0].at), len(each[1].at), each[0].twice
 		run(9 * time.Minute)
+		if n := each[0].twice - twice; n > 0 {
+			t.Errorf("%d times the sidecar that is cut off refused at the time that it had told", n)
+		}
 		alone, other = len(each[0].at)-alone, len(each[1].at)-other
 		t.Logf("in 9 minutes: %d alone on its share, %d with quotad", alone, other)
 		if most := 9 * limit / 2; alone > most+1 || alone < most*95/100 {
@@ -138,23 +142,31 @@ func TestCutOffWithHardBudget(t *testing.T) {
 				}
 			}
 		}
+		across := make(chan answer, 1)
+		go func() {
+			across <- w.chat(w.cars[0], say("tokens=400 gap=1s", `,"stream":true,"max_tokens":400`))
+		}()
+		w.pass(time.Second)
 		w.cutOff(w.cars[0])
 		w.pass(time.Minute)
 		exhausted := false
 		for range 200 {
 			for i, m := range w.cars {
 				a := w.chat(m, body)
-				exhausted = exhausted || a.code() == "budget_exhausted"
+				exhausted = exhausted || a.code() == "budget_exhausted" || a.code() == "budget_reserved"
 				if a.status != 200 && (i == 0) != (a.code() == "quota_unavailable") {
 					t.Fatalf("%s: %d %s", m.name, a.status, a.body)
 				}
 			}
 			w.pass(time.Second)
 		}
-		if spent := w.witnessed().cost; !exhausted || spent > 20_000_000 {
-			t.Errorf("spent %d of 20,000,000 nano-dollars; exhausted was said: %v", spent, exhausted)
-		}
 		w.net.Heal()
+		if a := <-across; a.status != 200 || !strings.Contains(a.body, "[DONE]") {
+			t.Errorf("the stream across the cut: %d %s %v", a.status, a.body, a.err)
+		}
+		if spent := w.witnessed().cost; !exhausted || spent > 20_000_000 {
+			t.Errorf("spent %d of 20,000,000 nano-dollars; the end was said: %v", spent, exhausted)
+		}
 		w.agree()
 	})
 }

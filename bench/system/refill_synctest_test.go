@@ -10,8 +10,9 @@ import (
 
 // admissions counts what was admitted, by time.
 type admissions struct {
-	mu sync.Mutex
-	at []time.Time
+	mu    sync.Mutex
+	at    []time.Time
+	twice int // refusals of callers that came when they were told
 }
 
 func (a *admissions) add() {
@@ -119,16 +120,24 @@ func TestBucketOverTwoSidecars(t *testing.T) {
 
 // greedy calls until a moment, and after a refusal waits as it is told. No refusal is expected but what may be.
 func (w *world) greedy(m *member, until time.Time, got *admissions, maybe func(answer) bool) {
+	told := false
 	for time.Now().Before(until) {
 		a := w.chat(m, say("tokens=1", ""))
 		switch {
 		case a.status == 200:
 			got.add()
+			told = false
 			continue
 		case !maybe(a) || retryAfter(a) <= 0:
 			w.t.Errorf("%s at %v: %d %s %v", m.name, time.Now(), a.status, a.body, a.err)
 			return
 		}
+		if told {
+			got.mu.Lock()
+			got.twice++
+			got.mu.Unlock()
+		}
+		told = true
 		w.pass(min(retryAfter(a), time.Until(until)))
 	}
 }
