@@ -1,6 +1,7 @@
 package memnet
 
 import (
+	"errors"
 	"io"
 	"net"
 	"net/netip"
@@ -80,7 +81,7 @@ func (c *conn) last() *segment { return c.arrived(len(c.arriving) - 1) }
 
 // next is what is read next, nil when nothing has arrived. A reset overtakes what was not read.
 func (c *conn) next() *segment {
-	if s := c.last(); s != nil && s.end == syscall.ECONNRESET {
+	if s := c.last(); s != nil && errors.Is(s.end, syscall.ECONNRESET) {
 		return s
 	}
 	return c.arrived(0)

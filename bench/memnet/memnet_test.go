@@ -99,7 +99,7 @@ func TestCutAndHeal(t *testing.T) {
 		time.AfterFunc(time.Hour, n.Heal)
 		began := time.Now()
 		read(t, theirs, "held up")
-		if _, err := theirs.Read(make([]byte, 1)); err != io.EOF || time.Since(began) != time.Hour {
+		if _, err := theirs.Read(make([]byte, 1)); !errors.Is(err, io.EOF) || time.Since(began) != time.Hour {
 			t.Fatalf("the end: %v after %v", err, time.Since(began))
 		}
 	})

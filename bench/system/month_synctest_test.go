@@ -62,7 +62,7 @@ func (w *world) months() (old, fresh int64) {
 
 // TestMonthTurns: a hard budget that is spent says when it resets, in the team's time zone, and does so then.
 func TestMonthTurns(t *testing.T) {
-	inWorld(t, 1, 2, azores(), func(t *testing.T, w *world) {
+	inWorldAt(t, turn.Add(-5*time.Minute), 1, 2, azores(), func(t *testing.T, w *world) {
 		w.passUntil(turn.Add(-time.Minute))
 		a := w.spend("budget_exhausted")
 		if want := fmt.Sprintf(`"resets_at":"%s"`, turn.Format(time.RFC3339)); !strings.Contains(a.body, want) {
@@ -82,7 +82,7 @@ func TestMonthTurns(t *testing.T) {
 
 // TestStreamAcrossTheTurn: what runs across the turn is booked in the month in which it was reserved.
 func TestStreamAcrossTheTurn(t *testing.T) {
-	inWorld(t, 1, 2, azores(), func(t *testing.T, w *world) {
+	inWorldAt(t, turn.Add(-5*time.Minute), 1, 2, azores(), func(t *testing.T, w *world) {
 		w.passUntil(turn.Add(-time.Minute))
 		across := make(chan answer, 1)
 		go func() {
@@ -99,6 +99,41 @@ func TestStreamAcrossTheTurn(t *testing.T) {
 		// For a moment after the turn a sidecar may still spend what it has on lease of the old month.
 		if old, fresh := w.months(); old < stream || (old-stream)%spendCost != 0 || fresh%spendCost != 0 || fresh == 0 {
 			t.Errorf("settled %d in the old month and %d in the new one; a request costs %d, the stream %d", old, fresh, spendCost, stream)
+		}
+	})
+}
+
+// TestCutOffAcrossTheTurn: a sidecar that is cut off while the month turns books in the one it knows, and nothing is
+// lost.
+func TestCutOffAcrossTheTurn(t *testing.T) {
+	org := strings.Replace(outageOrg(60), "  t: {", "  t: { timezone: Atlantic/Azores,", 1)
+	inWorldAt(t, turn.Add(-5*time.Minute), 1, 2, org, func(t *testing.T, w *world) {
+		w.passUntil(turn.Add(-3 * time.Minute))
+		for time.Now().Before(turn.Add(3 * time.Minute)) {
+			for i, m := range w.cars {
+				if a := w.chat(m, spendBody); a.status != 200 && (i == 1 || a.code() != "quota_unavailable") {
+					t.Fatalf("%s at %v: %d %s", m.name, time.Now(), a.status, a.body)
+				}
+			}
+			w.pass(5 * time.Second)
+			if until := time.Until(turn); until < 2*time.Minute && until > 2*time.Minute-6*time.Second {
+				w.cutOff(w.cars[0])
+			}
+		}
+		before := w.witnessed()
+		w.net.Heal()
+		w.connected(w.cars[0])
+		w.agree()
+		old, fresh := w.months()
+		if old+fresh != before.cost || old == 0 || fresh == 0 {
+			t.Errorf("settled %d in the old month and %d in the new one, the provider had %d", old, fresh, before.cost)
+		}
+		if a := w.chat(w.cars[0], spendBody); a.status != 200 {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+		w.agree()
+		if was, now := w.months(); was != old || now != fresh+spendCost {
+			t.Errorf("healed, it books %d in the old month and %d in the new one", was-old, now-fresh)
 		}
 	})
 }

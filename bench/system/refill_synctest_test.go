@@ -3,6 +3,7 @@ package system
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -89,6 +90,38 @@ func TestBucketRefills(t *testing.T) {
 		}
 		w.agree()
 	})
+}
+
+// TestTokensRefill: the same for tokens, of which a request reserves more than it uses.
+func TestTokensRefill(t *testing.T) {
+	const limit, minutes = 6000, 5
+	for name, reserve := range map[string]string{"whole cap reserved": "reserve: cap, ", "likely use reserved": ""} {
+		t.Run(name, func(t *testing.T) {
+			org := strings.Replace(org(provider, "{ monthly: 100 }", fmt.Sprintf("{ tpm: %d }", limit)), "  chat: {", "  chat: { "+reserve, 1)
+			inWorld(t, 1, 1, org, func(t *testing.T, w *world) {
+				began := time.Now()
+				told := false
+				for time.Since(began) < minutes*time.Minute {
+					switch a := w.chat(w.cars[0], say("tokens=200 first=1s", `,"max_tokens":900`)); {
+					case a.status == 200:
+						told = false
+					case a.status != 429 || a.code() != "key_tokens_per_minute":
+						t.Fatalf("%d %s %v", a.status, a.body, a.err)
+					case told:
+						t.Fatalf("at %v: refused again at the time it was told: %s %v", time.Since(began), a.body, a.header)
+					default:
+						told = true
+						w.pass(retryAfter(a))
+					}
+				}
+				used := w.witnessed()
+				if n, most := used.input+used.output, int64(limit*(minutes+1)); n > most || n < most*95/100 {
+					t.Errorf("%d tokens used in %d minutes, want %d", n, minutes, most)
+				}
+				w.agree()
+			})
+		})
+	}
 }
 
 // TestBucketOverTwoSidecars: callers that want more than there is get the bucket and its refill in all, wherever they

@@ -59,7 +59,14 @@ type member struct {
 // inWorld plays in a world with so many nodes and sidecars, which knows org.
 func inWorld(t *testing.T, nodes, cars int, org string, play func(t *testing.T, w *world)) {
 	t.Helper()
+	inWorldAt(t, time.Time{}, nodes, cars, org, play)
+}
+
+// inWorldAt plays in a world that begins later than with the year 2000.
+func inWorldAt(t *testing.T, begin time.Time, nodes, cars int, org string, play func(t *testing.T, w *world)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
+		<-time.After(time.Until(begin))
 		w := &world{t: t, net: memnet.New(time.Millisecond), logs: &logs{}}
 		// Runs last. Raft and fasthttp leave goroutines behind that sleep a little beyond their ends.
 		t.Cleanup(func() { w.pass(time.Minute) })
