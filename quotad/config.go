@@ -1,6 +1,7 @@
 package quotad
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -23,6 +24,14 @@ type Config struct {
 	LogLevel    zapcore.Level // default info
 	TLS         TLSFiles      // required unless Dev
 	Dev         bool          // no TLS, loopback only
+	Host        Host          // what it has of its machine
+}
+
+// Host is the machine that a node runs on, as far as it can be another one than the real: tests run whole systems on a
+// network of their own. The zero value is the real one.
+type Host struct {
+	Listen func(network, address string) (net.Listener, error)
+	Dial   func(ctx context.Context, network, address string) (net.Conn, error) // to its peers
 }
 
 // Peer is one node.
@@ -46,6 +55,9 @@ func (c Config) WithDefaults() Config {
 	or(&c.Listen, host+":7070")
 	or(&c.RaftListen, host+":7071")
 	or(&c.AdminListen, host+":7072")
+	if c.Host.Listen == nil {
+		c.Host.Listen = net.Listen
+	}
 	if c.DataDir != "" {
 		or(&c.KeyFile, filepath.Join(c.DataDir, "key"))
 	}

@@ -71,6 +71,7 @@ func (q *Quotad) open(build string) error {
 	// The node takes the directory's lock: a second process must fail before it makes or reads anything else.
 	q.node, err = replica.Open(replica.Config{
 		ID: q.cfg.ID, DataDir: q.cfg.DataDir, RaftListen: q.cfg.RaftListen, Peers: q.peers(), Bootstrap: true, TLS: mutual,
+		Listen: q.cfg.Host.Listen, Dial: q.cfg.Host.Dial,
 	}, q.log.Named("replica"))
 	if err != nil {
 		return err
@@ -105,10 +106,10 @@ func (q *Quotad) open(build string) error {
 	q.admin.Protocols.SetHTTP2(true)
 	q.admin.Protocols.SetUnencryptedHTTP2(true)
 
-	if q.sidecars, err = net.Listen("tcp", q.cfg.Listen); err != nil {
+	if q.sidecars, err = q.cfg.Host.Listen("tcp", q.cfg.Listen); err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
-	if q.adminPlane, err = net.Listen("tcp", q.cfg.AdminListen); err != nil {
+	if q.adminPlane, err = q.cfg.Host.Listen("tcp", q.cfg.AdminListen); err != nil {
 		return fmt.Errorf("admin_listen: %w", err)
 	}
 	if mutual != nil {

@@ -1,6 +1,7 @@
 package sidecar
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -27,6 +28,15 @@ type Config struct {
 	DrainTimeout   time.Duration // how long running streams may take on SIGTERM; default 10 min
 	TLS            TLSFiles      // to quotad; required unless Dev
 	Dev            bool          // no TLS, loopback only
+	Host           Host          // what it has of its machine
+}
+
+// Host is the machine that a sidecar runs on, as far as it can be another one than the real: tests run whole systems
+// on a network and a clock of their own. The zero value is the real one.
+type Host struct {
+	Listen func(network, address string) (net.Listener, error)
+	Dial   func(ctx context.Context, network, address string) (net.Conn, error) // to quotad and to providers
+	Now    func() int64                                                         // nanoseconds of a clock that runs on while the machine sleeps
 }
 
 // TLSFiles are the PEM files of mutual TLS.
@@ -50,6 +60,9 @@ func (c Config) WithDefaults() Config {
 	}
 	if c.DrainTimeout == 0 {
 		c.DrainTimeout = 10 * time.Minute
+	}
+	if c.Host.Listen == nil {
+		c.Host.Listen = net.Listen
 	}
 	return c
 }

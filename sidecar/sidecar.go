@@ -31,6 +31,7 @@ import (
 	"github.com/sluice-gateway/sluice/sidecar/lease"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
 )
 
 // leaveWait bounds each farewell to quotad while stopping.
@@ -77,7 +78,7 @@ func (s *Sidecar) open() error {
 	}
 	var err error
 	s.lease, err = lease.New(lease.Config{
-		Dir: filepath.Join(s.cfg.DataDir, "lease"), Identity: s.cfg.Identity,
+		Dir: filepath.Join(s.cfg.DataDir, "lease"), Identity: s.cfg.Identity, Now: s.cfg.Host.Now,
 	}, s.log.Named("lease"))
 	if err != nil {
 		return fmt.Errorf("data directory %s: %w", s.cfg.DataDir, err)
@@ -96,14 +97,16 @@ func (s *Sidecar) open() error {
 	if s.watch, err = relay.NewWatcher(); err != nil {
 		return fmt.Errorf("watch callers: %w", err)
 	}
-	s.router, s.relay = route.New(), relay.NewClient(relay.Config{UserAgent: "sluice/" + s.build})
+	s.router, s.relay = route.New(), relay.NewClient(relay.Config{
+		UserAgent: "sluice/" + s.build, Dial: s.cfg.Host.Dial,
+	})
 	var tlsConfig *tls.Config
 	if !s.cfg.Dev {
 		if tlsConfig, err = s.cfg.TLS.client(); err != nil {
 			return err
 		}
 	}
-	s.link = link.New(link.Config{Addresses: s.cfg.Quotad, TLS: tlsConfig}, s, s.log.Named("link"))
+	s.link = link.New(link.Config{Addresses: s.cfg.Quotad, TLS: tlsConfig, Dial: s.dialQuotad()}, s, s.log.Named("link"))
 	secret, err := readSecret(s.cfg.DefaultKeyFile)
 	if err != nil {
 		return err
@@ -119,6 +122,18 @@ func (s *Sidecar) open() error {
 	s.server = gateway.NewServer(s.gateway)
 	s.collect()
 	return s.listen()
+}
+
+// dialQuotad is how the link dials on another machine than the real one; nil on that.
+func (s *Sidecar) dialQuotad() func(context.Context, string) (grpc.DialOption, error) {
+	if s.cfg.Host.Dial == nil {
+		return nil
+	}
+	return func(context.Context, string) (grpc.DialOption, error) {
+		return grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+			return s.cfg.Host.Dial(ctx, "tcp", address)
+		}), nil
+	}
 }
 
 // restore puts the last good snapshot in force and writes the usage rows of requests a killed predecessor left open.
@@ -148,17 +163,17 @@ func (s *Sidecar) restore() {
 
 func (s *Sidecar) listen() error {
 	var err error
-	if s.data, err = net.Listen("tcp", s.cfg.Listen); err != nil {
+	if s.data, err = s.cfg.Host.Listen("tcp", s.cfg.Listen); err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
-	if s.ops, err = net.Listen("tcp", s.cfg.OpsListen); err != nil {
+	if s.ops, err = s.cfg.Host.Listen("tcp", s.cfg.OpsListen); err != nil {
 		return fmt.Errorf("ops_listen: %w", err)
 	}
 	if s.cfg.UnixSocket == "" {
 		return nil
 	}
 	_ = os.Remove(s.cfg.UnixSocket) // left by a killed process; the data directory's lock says that it is dead
-	if s.unix, err = net.Listen("unix", s.cfg.UnixSocket); err != nil {
+	if s.unix, err = s.cfg.Host.Listen("unix", s.cfg.UnixSocket); err != nil {
 		return fmt.Errorf("unix_socket: %w", err)
 	}
 	if err := os.Chmod(s.cfg.UnixSocket, 0o600); err != nil {
@@ -227,7 +242,7 @@ func (s *Sidecar) drain(ctx context.Context) {
 	streams, cancel := context.WithTimeout(ctx, s.cfg.DrainTimeout)
 	defer cancel()
 	if err := s.server.Shutdown(streams); err != nil {
-		s.log.Warn("streams were cut at the drain timeout", zap.Error(err))
+		s.log.Warn("drain timeout", zap.Error(err))
 	}
 	farewell("final totals", s.lease.Leave)
 	farewell("usage", s.usage.Flush)

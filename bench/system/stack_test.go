@@ -339,7 +339,11 @@ func (s *stack) metric(sc *sidecar, name string) float64 {
 	if err != nil {
 		return -1
 	}
-	for line := range strings.Lines(b) {
+	return readMetric(b, name)
+}
+
+func readMetric(text, name string) float64 {
+	for line := range strings.Lines(text) {
 		if rest, ok := strings.CutPrefix(line, name+" "); ok {
 			var v float64
 			if _, err := fmt.Sscan(rest, &v); err == nil {
@@ -447,7 +451,11 @@ var client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 2000, 
 
 // call sends a body with the app's key.
 func (s *stack) call(ctx context.Context, sc *sidecar, path, key, body string) answer {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, sc.url+path, strings.NewReader(body))
+	return send(ctx, client, sc.url+path, key, body)
+}
+
+func send(ctx context.Context, client *http.Client, url, key, body string) answer {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
 	if err != nil {
 		return answer{err: err}
 	}

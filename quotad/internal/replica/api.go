@@ -50,10 +50,10 @@ type Config struct {
 	FlushEvery time.Duration // how often the state file is written; default 10 s; the log covers the gap
 	Ledger     ledger.Config // the same on each node
 
-	// Transport and Listener replace the network, for tests and for sockets opened elsewhere. With Transport set,
-	// Listener, RaftListen and TLS are not used.
+	// Listen and Dial are TCP unless they are set. With Transport set, they, RaftListen and TLS are not used.
+	Listen    func(network, address string) (net.Listener, error)
+	Dial      func(ctx context.Context, network, address string) (net.Conn, error)
 	Transport raft.Transport
-	Listener  net.Listener
 
 	wrapLog func(raft.LogStore) raft.LogStore // for tests: a disk that hangs
 }

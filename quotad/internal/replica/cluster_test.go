@@ -117,6 +117,11 @@ func single(t testing.TB) Config {
 		HeartbeatTimeout: 50 * time.Millisecond, ElectionTimeout: 50 * time.Millisecond, LeaderLeaseTimeout: 50 * time.Millisecond}
 }
 
+// opened is a Listen that gives out what is open already.
+func opened(l net.Listener) func(string, string) (net.Listener, error) {
+	return func(string, string) (net.Listener, error) { return l, nil }
+}
+
 // three returns the configurations of a cluster of three on loopback.
 func three(t testing.TB) []Config {
 	t.Helper()
@@ -129,7 +134,7 @@ func three(t testing.TB) []Config {
 		}
 		id := string(rune('a' + i))
 		peers[i] = Peer{ID: id, RaftAddress: l.Addr().String(), ClientAddress: id + ":7070", AdminAddress: id + ":7072"}
-		cfgs[i] = Config{ID: id, DataDir: t.TempDir(), RaftListen: l.Addr().String(), Listener: l, Bootstrap: true, FlushEvery: time.Hour}
+		cfgs[i] = Config{ID: id, DataDir: t.TempDir(), RaftListen: l.Addr().String(), Listen: opened(l), Bootstrap: true, FlushEvery: time.Hour}
 	}
 	for i := range cfgs {
 		cfgs[i].Peers = peers
@@ -139,7 +144,7 @@ func three(t testing.TB) []Config {
 
 // again is the configuration of a second start: the first one's listener is closed.
 func again(c Config) Config {
-	c.Listener = nil
+	c.Listen = nil
 	return c
 }
 

@@ -50,6 +50,12 @@ func (c Config) WithDefaults() Config {
 	fill(&c.ElectionTimeout, 350*time.Millisecond)
 	fill(&c.LeaderLeaseTimeout, 200*time.Millisecond)
 	fill(&c.FlushEvery, 10*time.Second)
+	if c.Listen == nil {
+		c.Listen = net.Listen
+	}
+	if c.Dial == nil {
+		c.Dial = (&net.Dialer{}).DialContext
+	}
 	c.Ledger = c.Ledger.WithDefaults()
 	// Every node must bootstrap the same configuration, byte for byte.
 	c.Peers = slices.Clone(c.Peers)
@@ -67,7 +73,7 @@ func (c Config) Validate() error {
 	if c.DataDir == "" {
 		fault("data directory is not set")
 	}
-	if c.Transport == nil && c.Listener == nil && c.RaftListen == "" {
+	if c.Transport == nil && c.RaftListen == "" {
 		fault("no address to listen on for peers")
 	}
 	if c.LeaderLeaseTimeout > c.HeartbeatTimeout || c.ElectionTimeout < c.HeartbeatTimeout {

@@ -129,7 +129,7 @@ func listenTLS(t *testing.T, ca *authority, uri, id string) (*streams, string) {
 	cfg.NextProtos = []string{alpnRaft}
 	cfg.MinVersion = tls.VersionTLS13
 	cfg.ClientAuth = tls.RequireAndVerifyClientCert
-	return &streams{Listener: l, tls: cfg, ids: map[string]string{l.Addr().String(): id, "127.0.0.1:1": "b"}}, l.Addr().String()
+	return &streams{Listener: l, dial: (&net.Dialer{}).DialContext, tls: cfg, ids: map[string]string{l.Addr().String(): id, "127.0.0.1:1": "b"}}, l.Addr().String()
 }
 
 func TestDialChecksWhoAnswers(t *testing.T) {

@@ -20,14 +20,11 @@ const alpnRaft = "quotad-raft/1"
 
 // newTransport listens for peers. Raft closes it.
 func newTransport(cfg Config, log *zap.Logger) (raft.Transport, error) {
-	l := cfg.Listener
-	if l == nil {
-		var err error
-		if l, err = net.Listen("tcp", cfg.RaftListen); err != nil {
-			return nil, fmt.Errorf("listen for peers: %w", err)
-		}
+	l, err := cfg.Listen("tcp", cfg.RaftListen)
+	if err != nil {
+		return nil, fmt.Errorf("listen for peers: %w", err)
 	}
-	s := &streams{Listener: l, advertise: peerAddr(cfg.advertise(l)), ids: map[string]string{}}
+	s := &streams{Listener: l, dial: cfg.Dial, advertise: peerAddr(cfg.advertise(l)), ids: map[string]string{}}
 	if cfg.TLS != nil {
 		s.tls = cfg.TLS.Clone()
 		s.tls.NextProtos = []string{alpnRaft}
@@ -68,6 +65,7 @@ func (a peerAddr) String() string  { return string(a) }
 // streams makes and takes the connections between peers, over TLS unless it is nil.
 type streams struct {
 	net.Listener
+	dial      func(ctx context.Context, network, address string) (net.Conn, error)
 	advertise peerAddr
 	tls       *tls.Config
 	ids       map[string]string // node by address
@@ -78,19 +76,30 @@ func (s *streams) Addr() net.Addr { return s.advertise }
 
 // Dial connects to a peer and, over TLS, makes sure that it is the one that is configured at that address.
 func (s *streams) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
-	d := &net.Dialer{Timeout: min(timeout, dialTimeout)}
+	ctx, cancel := context.WithTimeout(context.Background(), min(timeout, dialTimeout))
+	defer cancel()
 	if s.tls == nil {
-		return d.Dial("tcp", string(address))
+		return s.dial(ctx, "tcp", string(address))
 	}
 	id, ok := s.ids[string(address)]
 	if !ok {
 		return nil, fmt.Errorf("replica: no node is configured at %s", address)
 	}
-	c := s.tls.Clone()
-	c.VerifyConnection = and(c.VerifyConnection, func(cs tls.ConnectionState) error { return checkPeer(cs, id) })
-	ctx, cancel := context.WithTimeout(context.Background(), d.Timeout)
-	defer cancel()
-	return (&tls.Dialer{NetDialer: d, Config: c}).DialContext(ctx, "tcp", string(address))
+	cfg := s.tls.Clone()
+	cfg.VerifyConnection = and(cfg.VerifyConnection, func(cs tls.ConnectionState) error { return checkPeer(cs, id) })
+	if cfg.ServerName == "" {
+		cfg.ServerName, _, _ = net.SplitHostPort(string(address))
+	}
+	raw, err := s.dial(ctx, "tcp", string(address))
+	if err != nil {
+		return nil, err
+	}
+	c := tls.Client(raw, cfg)
+	if err := c.HandshakeContext(ctx); err != nil {
+		_ = raw.Close()
+		return nil, err
+	}
+	return c, nil
 }
 
 // Accept takes a connection. The handshake is left to its first reader, which is the connection's own goroutine: a

@@ -47,7 +47,7 @@ func (g *Gateway) admit(f *flow) *refusal {
 	hold, v := g.Lease.Acquire(f.cancel.Done(), lease.Outage(f.who.Outage), needs, f.note())
 	if !v.OK {
 		if v.Reason == lease.CallerGone {
-			return callerGone()
+			return f.cancelled()
 		}
 		no := shortOf(v, f.rules.Resource(v.Resource))
 		if _, _, resetIn, ok := g.Lease.Remaining(v.Resource); ok && v.Reason == lease.Exhausted {

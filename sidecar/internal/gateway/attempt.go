@@ -63,7 +63,7 @@ func (g *Gateway) attempt(f *flow) *refusal {
 		}
 		if last != nil && !g.mayRetry(f, c) {
 			if f.cancel.Cancelled() {
-				return callerGone()
+				return f.cancelled()
 			}
 			break
 		}
@@ -72,7 +72,7 @@ func (g *Gateway) attempt(f *flow) *refusal {
 		case failure == nil:
 			return nil
 		case failure.Kind == exchange.FailCancelled:
-			return callerGone()
+			return f.cancelled()
 		case !failure.Kind.Failover():
 			return upstreamFailed(f, failure)
 		case failure.Kind == exchange.FailContext:
@@ -196,8 +196,7 @@ func (g *Gateway) stream(f *flow, ans *relay.Answer, number int, start time.Time
 			e.usage = g.partial(f, o)
 		}
 		g.done(f, e)
-		g.Watch.Disarm(f.watch)
-		g.access(f)
+		g.over(f)
 	}
 	f.c.SetStatusCode(200)
 	f.c.SetContentType("text/event-stream; charset=utf-8")

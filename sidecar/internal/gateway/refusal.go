@@ -122,6 +122,13 @@ func unavailable(message string) *refusal {
 	}
 }
 
+func stopping() *refusal {
+	return &refusal{
+		status: 503, kind: typeServer, code: "shutting_down", message: "the gateway is stopping", retry: true,
+		after: time.Second,
+	}
+}
+
 func internalFault() *refusal {
 	return &refusal{status: 500, kind: typeServer, code: "internal_error", message: "internal error"}
 }
@@ -160,7 +167,11 @@ func shortOf(v lease.Verdict, res *exchange.Resource) *refusal {
 		r.status, r.kind, r.code, r.retry, r.after = 400, typeInvalid, "request_exceeds_limit", false, 0
 		r.message = fmt.Sprintf("the request needs more than all of %s of %q: %s", res.Name(), res.Owner, numbers)
 	default:
-		u := unavailable("quotad is away and the key's standing share is used up")
+		used := "the key's standing share is used up"
+		if res.Kind == exchange.Money {
+			used = fmt.Sprintf("what is on lease here of %s of %q is spent", res.Name(), res.Owner)
+		}
+		u := unavailable("quotad is away and " + used)
 		u.after = max(v.RetryAfter, time.Second)
 		return u
 	}

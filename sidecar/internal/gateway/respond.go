@@ -58,11 +58,16 @@ func clipTo(s string, most int) string {
 	return s
 }
 
-func callerGone() *refusal { return &refusal{status: statusGone} }
+// cancelled is the answer to a request that was cancelled: its caller has left, or the sidecar stops.
+func (f *flow) cancelled() *refusal {
+	if f.cut.Load() {
+		return stopping()
+	}
+	return &refusal{status: statusGone}
+}
 
-// refuse answers with a refusal, in the caller's dialect.
+// refuse answers with a refusal, in the caller's dialect, into a response nothing was written to.
 func (g *Gateway) refuse(f *flow, r *refusal) {
-	f.c.Response.Reset()
 	g.commonHeaders(f)
 	if len(f.tried) > 0 {
 		g.attemptHeaders(f)

@@ -3,6 +3,7 @@
 package gateway
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
@@ -34,6 +35,8 @@ type Gateway struct {
 
 	// DefaultSecret is the key of a caller that sends none; empty for none.
 	DefaultSecret string
+
+	running running
 }
 
 // serve takes one request through the sidecar. A step that refuses ends the walk; whatever happened, finish settles
@@ -73,6 +76,7 @@ type flow struct {
 	hold     lease.Hold
 
 	cancel relay.Canceller
+	cut    atomic.Bool // cancelled because the sidecar stops
 	watch  relay.Token
 
 	tried     []attempt
@@ -99,6 +103,7 @@ func (g *Gateway) begin(c *fasthttp.RequestCtx, op exchange.Operation) *flow {
 	f.req.ID = requestID(c)
 	f.rules = g.Policy.Rules()
 	f.watch = g.Watch.Arm(c.Conn(), f.cancel.Cancel)
+	g.running.add(f)
 	return f
 }
 
@@ -115,6 +120,12 @@ func (g *Gateway) finish(f *flow) {
 		return
 	}
 	g.release(f)
+	g.over(f)
+}
+
+// over is the last of a request.
+func (g *Gateway) over(f *flow) {
 	g.Watch.Disarm(f.watch)
+	g.running.remove(f)
 	g.access(f)
 }

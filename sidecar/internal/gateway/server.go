@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
@@ -19,6 +21,8 @@ const (
 	BodyMax     = 32 << 20
 	readTimeout = 30 * time.Second
 	idleTimeout = 90 * time.Second
+	// settleWait bounds the end of requests that are cut: a caller that does not read may hold it up.
+	settleWait = 2 * time.Second
 )
 
 // Server is the data listener.
@@ -71,14 +75,26 @@ func (s *Server) track(c net.Conn, st fasthttp.ConnState) {
 	delete(s.fresh, c)
 }
 
-// Shutdown stops accepting, lets running requests end, and returns when they have or ctx ends.
+// Shutdown stops accepting and lets running requests end. Those that still run when ctx ends are cut; that is an
+// error. It returns when all have settled.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	for c := range s.fresh {
 		_ = c.Close() // has sent nothing: nothing is lost
 	}
 	s.mu.Unlock()
-	return s.http.ShutdownWithContext(ctx)
+	settled, giveUp := context.WithCancel(context.WithoutCancel(ctx))
+	defer giveUp()
+	var cut atomic.Int64
+	defer context.AfterFunc(ctx, func() {
+		cut.Store(int64(s.g.running.cut()))
+		time.AfterFunc(settleWait, giveUp)
+	})()
+	err := s.http.ShutdownWithContext(settled)
+	if n := cut.Load(); n > 0 {
+		return errors.Join(fmt.Errorf("%d running requests were cut", n), err)
+	}
+	return err
 }
 
 // route finds the handler of a request. The raw path decides: fasthttp's own decodes %2F, which model names hold.

@@ -30,6 +30,7 @@ const epollEventsMax = 128
 type epollWatch struct {
 	file *os.File
 	sys  syscall.RawConn
+	used chan struct{} // closed at the first watch: until then there is nothing to look for
 
 	mu    sync.Mutex
 	calm  sync.Cond // signalled when a callback has returned
@@ -52,7 +53,7 @@ func newEpollWatch() (*epollWatch, error) {
 		_ = unix.Close(fd)
 		return nil, fmt.Errorf("create epoll set: %w", err)
 	}
-	e := &epollWatch{file: os.NewFile(uintptr(fd), "epoll")}
+	e := &epollWatch{file: os.NewFile(uintptr(fd), "epoll"), used: make(chan struct{})}
 	e.calm.L = &e.mu
 	if e.sys, err = e.file.SyscallConn(); err != nil {
 		_ = e.file.Close()
@@ -65,6 +66,11 @@ func (e *epollWatch) run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { _ = e.file.SetReadDeadline(past) })
 	defer stop()
 	defer func() { _ = e.file.Close() }()
+	select {
+	case <-e.used:
+	case <-ctx.Done():
+		return nil
+	}
 	events := make([]unix.EpollEvent, epollEventsMax)
 	for {
 		n := 0
@@ -144,6 +150,9 @@ func (e *epollWatch) open(on func()) Token {
 		e.free = e.free[:n-1]
 	} else {
 		slot = uint32(len(e.slots))
+		if slot == 0 {
+			close(e.used)
+		}
 		e.slots = append(e.slots, watchSlot{})
 	}
 	s := &e.slots[slot]
