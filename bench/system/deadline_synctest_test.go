@@ -44,12 +44,12 @@ func TestDeadlines(t *testing.T) {
 		says                   string
 	}{
 		{"connect, first token, answer", "failover", "tokens=3", true, 12 * time.Second, 200, "main", "3", "[DONE]"},
-		{"first token", "once", "tokens=3 first=1m", true, 10 * time.Second, 504, "", "", "first-token deadline"},
+		{"first token", "once", "tokens=3 first=1m", true, 10 * time.Second, 504, "main", "1", "first-token deadline"},
 		{"first token in time", "once", "tokens=3 first=9990ms", true, 9990 * time.Millisecond, 200, "main", "1", "[DONE]"},
 		{"idle", "once", "tokens=5 gap=1s fault=hang after=3", true, 22 * time.Second, 200, "main", "1", "idle deadline"},
 		{"not idle", "once", "tokens=5 gap=19s", true, 76 * time.Second, 200, "main", "1", "[DONE]"},
 		{"total, in mid-stream", "once", "tokens=200 gap=1s", true, 2 * time.Minute, 200, "main", "1", "total deadline"},
-		{"total, no stream", "once", "tokens=3 first=1h", false, 2 * time.Minute, 504, "", "", "total deadline"},
+		{"total, no stream", "once", "tokens=3 first=1h", false, 2 * time.Minute, 504, "main", "1", "total deadline"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			inWorld(t, 1, 1, deadlineOrg(), func(t *testing.T, w *world) {

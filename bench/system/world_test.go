@@ -321,7 +321,7 @@ func (w *world) budgets() (bs []*adminv1.Budget) {
 func (w *world) usage() (u usage) {
 	w.t.Helper()
 	w.admin(func(ctx context.Context, c adminv1connect.AdminServiceClient) error {
-		resp, err := c.QueryUsage(ctx, connect.NewRequest(&adminv1.QueryUsageRequest{From: "1999-01-01", GroupBy: "team,hour"}))
+		resp, err := c.QueryUsage(ctx, connect.NewRequest(&adminv1.QueryUsageRequest{Team: "t", From: "1999-01-01", GroupBy: "team,hour"}))
 		if err != nil {
 			return err
 		}

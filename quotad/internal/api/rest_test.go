@@ -98,8 +98,12 @@ func TestRESTWithOddInput(t *testing.T) {
 					}
 				}
 			}
-			p.odd(r.method, r.path+"/", r.body, nil, http.StatusNotFound, r.path+"/")
-			p.odd(r.method, r.path+"x/y", r.body, nil, http.StatusNotFound)
+			if strings.Contains(r.path, "/aliases/") { // its name may hold slashes
+				p.odd(r.method, r.path+"/", r.body, nil, http.StatusBadRequest, "chat/")
+			} else {
+				p.odd(r.method, r.path+"/", r.body, nil, http.StatusNotFound, r.path+"/")
+				p.odd(r.method, r.path+"x/y", r.body, nil, http.StatusNotFound)
+			}
 			p.odd(r.method, strings.Replace(r.path, "v1", "v2", 1), r.body, nil, http.StatusNotFound)
 			p.odd(r.method, r.path+"?teem=red", r.body, nil, http.StatusBadRequest, "teem")
 			p.odd(r.method, r.path+"?connect=v1", r.body, nil, http.StatusBadRequest, "connect")
