@@ -98,7 +98,7 @@ func (d *developer) ends(code int) {
 func quietOffset(t *testing.T) int {
 	t.Helper()
 next:
-	for offset := 49_900; offset > 10_000; offset -= 100 {
+	for offset := 15_000; offset < 22_000; offset += 100 {
 		for _, port := range []int{9900, 7070, 7071, 7072, 4000, 4001} {
 			l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", port+offset))
 			if err != nil {

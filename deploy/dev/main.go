@@ -151,6 +151,10 @@ func (s *stack) welcome(ctx context.Context, secret string) {
 		model = aliasOf(s.model)
 		s.checkUpstream(ctx)
 	}
+	var bases []string
+	for i := range s.sidecars {
+		bases = append(bases, "http://"+s.ports.data(i)+"/v1")
+	}
 	addr := ""
 	if s.ports != 0 {
 		addr = " --addr http://" + s.ports.admin(0)
@@ -161,13 +165,15 @@ func (s *stack) welcome(ctx context.Context, secret string) {
     -H "Authorization: Bearer %s" -H "Content-Type: application/json" \
     -d '{"model": %q, "stream": true, "messages": [{"role": "user", "content": "Hello"}]}'
 
-  models: %s
+  base URL: %s
+  key:      in %s
+  models:   %s
 
   bin/quotad status%s
   bin/quotad budget show demo%s
   curl -s http://%s/status
 `, count(s.nodes, "quotad", "quotad"), count(s.sidecars, "sidecar", "sidecars"), s.dir, s.ports.data(0), secret, model,
-		strings.Join(s.aliases(), " "), addr, addr, s.ports.ops(0))
+		strings.Join(bases, " and "), filepath.Join(s.dir, "demo.key"), strings.Join(s.aliases(), " "), addr, addr, s.ports.ops(0))
 }
 
 func count(n int, one, many string) string {

@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	offsetMax  = 50_000 // leaves every port below 65,536
+	offsetMax  = 22_000 // keeps every port below those the system gives to outgoing connections
 	offsetStep = 100    // stacks that are this far apart share no port
 )
 
