@@ -54,5 +54,10 @@ func TestDrain(t *testing.T) {
 		if b.SettledNano != used.cost || used.requests != 3 || b.SettledNano < saw.cost || b.SettledNano > 2*saw.cost {
 			t.Errorf("settled %d, usage %+v, the witness saw %+v", b.SettledNano, used, saw)
 		}
+		w.startCar(car)
+		w.connected(car)
+		if a := w.chat(car, say("tokens=1", "")); a.status != 200 {
+			t.Errorf("started again: %d %s", a.status, a.body)
+		}
 	})
 }

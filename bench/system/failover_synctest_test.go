@@ -89,6 +89,13 @@ func TestLeaderLost(t *testing.T) {
 				}
 			}
 		},
+		"cut off from its peers": func(w *world, m *member) {
+			for _, other := range w.nodes {
+				if other != m {
+					w.net.Cut(m.ip, other.ip)
+				}
+			}
+		},
 		"stopped": func(_ *world, m *member) { m.stop() },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -124,7 +131,7 @@ func TestLeaderLost(t *testing.T) {
 					t.Errorf("answers %v: nobody may be refused because of it", counts)
 				}
 				asked := w.metric(w.cars[0], `sluice_admissions_total{from="ask"}`) + w.metric(w.cars[1], `sluice_admissions_total{from="ask"}`)
-				waited := slowest > 200*time.Millisecond || name == "stopped" // which hands over in less
+				waited := slowest > 200*time.Millisecond || name != "cut off" // otherwise it takes less
 				if w.leader() == old || int(asked) < counts["200"]/2 || !waited {
 					t.Errorf("the test is about nothing: %.0f of %v asked, the slowest took %v", asked, counts, slowest)
 				}
