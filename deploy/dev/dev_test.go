@@ -9,11 +9,12 @@ import (
 	"testing"
 )
 
-// freeOffset finds an offset at which nothing listens.
+// freeOffset finds an offset at which nothing listens, nor at the next one. It stays below the ports that connections
+// are given.
 func freeOffset(t *testing.T) ports {
 	t.Helper()
-	for p := ports(offsetMax / 2); p < offsetMax-offsetStep; p += offsetStep {
-		if len(p.taken(3, 9)) == 0 {
+	for p := ports(20_000); p > 10_000; p -= offsetStep {
+		if len(p.taken(3, 9)) == 0 && len((p+offsetStep).taken(3, 9)) == 0 {
 			return p
 		}
 	}
