@@ -32,12 +32,12 @@ func (w *world) leader() (m *member) {
 	return m
 }
 
-// askingOrg makes requests of askingBody reserve more than may lie on lease: where one runs at a time, most must ask.
+// askingOrg lets so little money lie on lease that of requests of askingBody, which use all they reserve, most must ask.
 func askingOrg() string {
-	return strings.Replace(org(provider, "{ monthly: 10 }", "{ rpm: 600000 }"), "  chat: {", "  chat: { reserve: cap,", 1)
+	return strings.Replace(org(provider, "{ monthly: 8 }", "{ rpm: 600000 }"), "  chat: {", "  chat: { reserve: cap,", 1)
 }
 
-var askingBody = say("tokens=20 first=50ms", `,"max_tokens":4000`)
+var askingBody = say("tokens=1000 first=50ms", `,"max_tokens":1000`)
 
 // TestRollingRestart: all nodes are stopped and started again, one after the other, under load. Nobody is refused and
 // nothing is counted twice.
@@ -132,7 +132,7 @@ func TestLeaderLost(t *testing.T) {
 				}
 				asked := w.metric(w.cars[0], `sluice_admissions_total{from="ask"}`) + w.metric(w.cars[1], `sluice_admissions_total{from="ask"}`)
 				waited := slowest > 200*time.Millisecond || name != "cut off" // otherwise it takes less
-				if w.leader() == old || int(asked) < counts["200"]/2 || !waited {
+				if w.leader() == old || int(asked) < counts["200"]/3 || !waited {
 					t.Errorf("the test is about nothing: %.0f of %v asked, the slowest took %v", asked, counts, slowest)
 				}
 				w.agree()

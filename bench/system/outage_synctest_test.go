@@ -13,9 +13,9 @@ func limited(a answer) bool {
 	return a.code() == "key_requests_per_minute" || a.code() == "quota_unavailable"
 }
 
-// outageOrg has a soft budget that does not end with what is on lease: the bucket alone limits.
+// outageOrg has a hard budget of which ten minutes fit on lease: the bucket alone limits.
 func outageOrg(rpm int) string {
-	return org(provider, "{ monthly: 100, hard: false }", fmt.Sprintf("{ rpm: %d }, outage: open", rpm))
+	return org(provider, "{ monthly: 100 }", fmt.Sprintf("{ rpm: %d }", rpm))
 }
 
 // TestCutOffSidecar: a sidecar that quotad cannot hear uses up its lease, then its standing share, for ten minutes. All
@@ -167,6 +167,36 @@ func TestCutOffWithHardBudget(t *testing.T) {
 		if spent := w.witnessed().cost; !exhausted || spent > 20_000_000 {
 			t.Errorf("spent %d of 20,000,000 nano-dollars; the end was said: %v", spent, exhausted)
 		}
+		w.agree()
+	})
+}
+
+// TestLatecomersFindMoney: a busy sidecar holds all the money that may lie idle on leases; those that become busy later
+// get their part of it at its next renew, and live through an outage as long as it does.
+func TestLatecomersFindMoney(t *testing.T) {
+	inWorld(t, 1, 3, org(provider, "{ monthly: 100 }", "{}"), func(t *testing.T, w *world) {
+		end := time.Now().Add(45 * time.Second)
+		var load sync.WaitGroup
+		for i, m := range w.cars {
+			if i == 1 {
+				w.pass(20 * time.Second)
+			}
+			load.Go(func() {
+				for time.Now().Before(end) {
+					if a := w.chat(m, say("tokens=20 first=20ms", `,"max_tokens":20`)); a.status != 200 {
+						t.Errorf("sidecar %d at %v: %d %s", i, time.Now(), a.status, a.body)
+						return
+					}
+				}
+			})
+		}
+		w.pass(6 * time.Second)
+		for _, m := range w.cars {
+			w.net.Cut(w.nodes[0].ip, m.ip)
+		}
+		w.pass(10 * time.Second)
+		w.net.Heal()
+		load.Wait()
 		w.agree()
 	})
 }

@@ -97,6 +97,7 @@ func (l *Ledger) grantDemand(c *counter) {
 		amount = max(amount, min(want, c.back, p.res.available()))
 	case p.closed:
 	case !p.res.spec.Hard:
+		want = min(want, max(0, l.idleMax(c)-c.idle()))
 		if p.free-want >= freeMin {
 			amount = want
 		}
@@ -122,8 +123,20 @@ func typical(c *counter) int64 { return max(1, c.demand/typicalDivisor) }
 // leaseRoom is how much more unheld money c may have on lease: its part of a small part of the cap. So what idle
 // leases can keep from others is bounded.
 func (l *Ledger) leaseRoom(c *counter) int64 {
-	all := mulDiv(c.p.cap, l.cfg.IdleLeasePermille, 1000)
-	return max(0, min(all/max(c.p.live, 1)-c.idle(), all-c.p.idle))
+	return max(0, min(l.idleMax(c)-c.idle(), l.idleLeases(c.p)-c.p.idle))
+}
+
+// idleLeases is how much money of a pool may lie idle on leases.
+func (l *Ledger) idleLeases(p *pool) int64 { return mulDiv(p.cap, l.cfg.IdleLeasePermille, 1000) }
+
+// idleMax is how much of it may lie idle at one process: an equal part. A soft budget may be passed, so what the next
+// requests need is granted in any case.
+func (l *Ledger) idleMax(c *counter) int64 {
+	part := l.idleLeases(c.p) / max(c.p.live, 1)
+	if !c.p.res.spec.Hard {
+		part = max(part, demandRenews*min(c.demand, wantMax))
+	}
+	return part
 }
 
 // part is what c gets of free when all who want of its pool get theirs by weighted max-min.
@@ -154,7 +167,7 @@ func (l *Ledger) part(c *counter, want, free int64) int64 {
 // unmet says why c still lacks something; ShortageNone when it lacks nothing, or only because leases of money are
 // kept small. It follows from the state, so a re-sent message is answered alike.
 func (l *Ledger) unmet(c *counter) (short Shortage, retryMS int64) {
-	want := c.want()
+	want := c.lacks(demandRenews)
 	if want == 0 {
 		return ShortageNone, 0
 	}

@@ -70,12 +70,21 @@ func (c *counter) idle() int64 {
 	return max(0, c.out()-c.held)
 }
 
-// want is what the process lacks to cover its demand until the renew after next.
+// want is what the process lacks to cover its demand: of a bucket until the renew after next; of money, which serves
+// while quotad is away, for much longer.
 func (c *counter) want() int64 {
+	if c.p.res.money() {
+		return c.lacks(moneyRenews)
+	}
+	return c.lacks(demandRenews)
+}
+
+// lacks is what is missing for a number of renew intervals.
+func (c *counter) lacks(renews int64) int64 {
 	if c.demand == 0 || !c.m.live() {
 		return 0
 	}
-	return min(max(0, demandRenews*c.demand-(c.out()-c.held)), wantMax)
+	return min(max(0, renews*min(c.demand, wantMax)-(c.out()-c.held)), wantMax)
 }
 
 func (p *pool) tally(c *counter, sign int64) {

@@ -191,7 +191,7 @@ func (l *Ledger) appendGrant(gs []Grant, m *member, resource uint64, period uint
 	c.listed = l.mark
 	g := Grant{Resource: resource, Period: period, Granted: c.granted, Forfeited: c.forfeited}
 	if c.p.res.money() {
-		g.Free = c.p.free
+		g.Free, g.IdleMax = c.p.free, l.idleMax(c)
 	} else {
 		g.Free = floorDiv(c.p.res.levelNow(l.now), perUnit)
 	}

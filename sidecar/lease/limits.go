@@ -33,6 +33,8 @@ const (
 	finalEvery = int64(2 * time.Second)
 	// quietWindows without use end a counter's demand, so that an idle sidecar hands everything back.
 	quietWindows = 4
+	// moneyRenews is how many renew intervals of demand are kept of money: ten minutes, for the time quotad is away.
+	moneyRenews = 300
 	// trickleDepth bounds what an idle standing share gathers.
 	trickleDepth = int64(5 * time.Second)
 	// maxPerMinute bounds limits and shares so that units x 60,000 stay inside int64.

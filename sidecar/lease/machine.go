@@ -82,14 +82,15 @@ type counter struct {
 	granted, spent, returned, forfeited int64
 	held                                int64
 
-	use    int64 // wished for since the window began
-	smooth int64 // of the windows before, halving
-	quiet  int   // windows without use
-	back   int64 // granted to a request that had gone: to be returned whatever the demand
-	sent   sentTotals
-	free   int64 // left to all, as quotad last said
-	stated bool  // free was said
-	short  int64 // until then quotad has nothing more for it: no early renew for a low balance
+	use     int64 // wished for since the window began
+	smooth  int64 // of the windows before, halving
+	quiet   int   // windows without use
+	back    int64 // granted to a request that had gone: to be returned whatever the demand
+	sent    sentTotals
+	free    int64 // left to all, as quotad last said
+	stated  bool  // free was said
+	idleMax int64 // money: the most that quotad lets lie idle here; 0: it said nothing
+	short   int64 // until then quotad has nothing more for it: no early renew for a low balance
 }
 
 func (c *counter) balance() int64 {

@@ -157,15 +157,22 @@ func (m *Machine) build(now int64) {
 // wanted reports whether new requests draw on c.
 func (c *counter) wanted() bool { return c.res.known && c.res.current == c }
 
-// returnExcess hands back what two renew intervals will not need. A bucket balance whose lease has ended is not
+// returnExcess hands back what is not needed: of a bucket in two renew intervals, of money in the ten minutes that
+// quotad may be away, or beyond what quotad lets lie idle. A bucket balance whose lease has ended is not
 // returned: quotad has forfeited it, or the next reply makes it usable again.
 func (m *Machine) returnExcess(now int64, c *counter, demand int64) {
 	if !c.res.money && now >= m.usableUntil {
 		c.back = 0
 		return
 	}
-	idle := c.balance()
-	excess := max(idle-2*demand, min(c.back, idle))
+	idle, keep := c.balance(), 2*demand
+	if c.res.money {
+		keep = moneyRenews * min(demand, math.MaxInt64/moneyRenews)
+		if c.idleMax > 0 {
+			keep = min(keep, c.idleMax)
+		}
+	}
+	excess := max(idle-keep, min(c.back, idle))
 	c.back = 0
 	if excess > 0 {
 		c.returned += excess
@@ -267,7 +274,7 @@ func (m *Machine) applyGrant(now int64, g *quotav1.Grant) {
 	}
 	c.granted = max(c.granted, g.GetGranted())
 	c.forfeited = max(c.forfeited, g.GetForfeited())
-	c.free, c.stated = g.GetFree(), true
+	c.free, c.stated, c.idleMax = g.GetFree(), true, g.GetIdleMax()
 	if g.GetShortage() != quotav1.Shortage_SHORTAGE_UNSPECIFIED {
 		c.short = max(c.short, now+g.GetRetryAfterMs()*int64(time.Millisecond))
 	}

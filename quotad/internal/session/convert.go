@@ -54,6 +54,7 @@ func replyFrom(r ledger.RenewReply) *quotav1.RenewReply {
 		out.Grants = append(out.Grants, &quotav1.Grant{
 			Resource: g.Resource, Period: g.Period, Granted: g.Granted, Forfeited: g.Forfeited, Gone: g.Gone,
 			Free: g.Free, Shortage: quotav1.Shortage(g.Shortage), RetryAfterMs: g.RetryAfterMS,
+			IdleMax: g.IdleMax,
 		})
 	}
 	for _, a := range r.Asks {

@@ -1194,7 +1194,10 @@ type Grant struct {
 	// Why the last wish of this counter was not met in full.
 	Shortage Shortage `protobuf:"varint,7,opt,name=shortage,proto3,enum=quota.v1.Shortage" json:"shortage,omitempty"`
 	// When shortage is THROTTLED: milliseconds until the wish could be met by refill, at least 1.
-	RetryAfterMs  int64 `protobuf:"varint,8,opt,name=retry_after_ms,json=retryAfterMs,proto3" json:"retry_after_ms,omitempty"`
+	RetryAfterMs int64 `protobuf:"varint,8,opt,name=retry_after_ms,json=retryAfterMs,proto3" json:"retry_after_ms,omitempty"`
+	// Money: the most that should lie idle at this process. What is above it goes back with the next Renew, so that
+	// those who come later find something. 0 says nothing.
+	IdleMax       int64 `protobuf:"varint,9,opt,name=idle_max,json=idleMax,proto3" json:"idle_max,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1281,6 +1284,13 @@ func (x *Grant) GetShortage() Shortage {
 func (x *Grant) GetRetryAfterMs() int64 {
 	if x != nil {
 		return x.RetryAfterMs
+	}
+	return 0
+}
+
+func (x *Grant) GetIdleMax() int64 {
+	if x != nil {
+		return x.IdleMax
 	}
 	return 0
 }
@@ -3192,7 +3202,7 @@ const file_quota_v1_quota_proto_rawDesc = "" +
 	"\x06shares\x18\x05 \x03(\v2\x0f.quota.v1.ShareR\x06shares\x12#\n" +
 	"\rshare_version\x18\x06 \x01(\x04R\fshareVersion\x12$\n" +
 	"\x0estandby_for_ms\x18\a \x01(\x03R\fstandbyForMs\x12\x16\n" +
-	"\x06fenced\x18\b \x01(\bR\x06fenced\"\xf1\x01\n" +
+	"\x06fenced\x18\b \x01(\bR\x06fenced\"\x8c\x02\n" +
 	"\x05Grant\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\x04R\bresource\x12\x16\n" +
 	"\x06period\x18\x02 \x01(\rR\x06period\x12\x18\n" +
@@ -3201,7 +3211,8 @@ const file_quota_v1_quota_proto_rawDesc = "" +
 	"\x04gone\x18\x05 \x01(\bR\x04gone\x12\x12\n" +
 	"\x04free\x18\x06 \x01(\x03R\x04free\x12.\n" +
 	"\bshortage\x18\a \x01(\x0e2\x12.quota.v1.ShortageR\bshortage\x12$\n" +
-	"\x0eretry_after_ms\x18\b \x01(\x03R\fretryAfterMs\"\xbb\x01\n" +
+	"\x0eretry_after_ms\x18\b \x01(\x03R\fretryAfterMs\x12\x19\n" +
+	"\bidle_max\x18\t \x01(\x03R\aidleMax\"\xbb\x01\n" +
 	"\tAskResult\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x18\n" +
 	"\agranted\x18\x02 \x01(\bR\agranted\x12\x1a\n" +
