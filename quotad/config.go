@@ -64,11 +64,23 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
+// Fault is what is wrong with a key's value.
+type Fault struct{ Key, What string }
+
+func (f Fault) Error() string { return f.Key + ": " + f.What }
+
 // Validate reports every fault, by the name of its key.
 func (c Config) Validate() error {
-	var faults []error
+	var all []error
+	for _, f := range c.faults() {
+		all = append(all, f)
+	}
+	return errors.Join(all...)
+}
+
+func (c Config) faults() (faults []Fault) {
 	fault := func(key, format string, args ...any) {
-		faults = append(faults, fmt.Errorf("%s: %s", key, fmt.Sprintf(format, args...)))
+		faults = append(faults, Fault{key, fmt.Sprintf(format, args...)})
 	}
 	if c.DataDir == "" {
 		fault("data_dir", "required: log, state and snapshots live there")
@@ -107,7 +119,7 @@ func (c Config) Validate() error {
 	if !c.Dev && (c.TLS.CA == "" || c.TLS.Cert == "" || c.TLS.Key == "") {
 		fault("tls", "tls.ca, tls.cert and tls.key are required outside --dev")
 	}
-	return errors.Join(faults...)
+	return faults
 }
 
 func loopback(host string) bool {

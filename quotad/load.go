@@ -17,9 +17,10 @@ import (
 // ones win. It reports every fault it finds, with file:line where there is one. The result has its defaults.
 func Load(file string, environ []string, flags map[string]string, dev bool) (Config, error) {
 	c := Config{Dev: dev}
+	from := map[string]string{} // where a key's value stands
 	var faults []error
 	if file != "" {
-		faults = append(faults, loadFile(&c, file)...)
+		faults = append(faults, loadFile(&c, file, from)...)
 	}
 	env := make(map[string]string, len(environ))
 	for _, kv := range environ {
@@ -28,22 +29,31 @@ func Load(file string, environ []string, flags map[string]string, dev bool) (Con
 		}
 	}
 	for _, s := range Settings() {
-		if v, ok := env[s.Env()]; ok {
-			if err := s.Set(&c, v); err != nil {
-				faults = append(faults, fmt.Errorf("%s: %w", s.Env(), err))
+		set := func(where, value string) {
+			from[s.Key] = where
+			if err := s.Set(&c, value); err != nil {
+				faults = append(faults, fmt.Errorf("%s: %w", where, err))
 			}
 		}
+		if v, ok := env[s.Env()]; ok {
+			set(s.Env(), v)
+		}
 		if v, ok := flags[s.Key]; ok {
-			if err := s.Set(&c, v); err != nil {
-				faults = append(faults, fmt.Errorf("--%s: %w", s.Flag(), err))
-			}
+			set("--"+s.Flag(), v)
 		}
 	}
 	c = c.WithDefaults()
-	return c, errors.Join(append(faults, c.Validate())...)
+	for _, f := range c.faults() {
+		if where := from[f.Key]; where != "" {
+			faults = append(faults, fmt.Errorf("%s: %s", where, f.What))
+			continue
+		}
+		faults = append(faults, f)
+	}
+	return c, errors.Join(faults...)
 }
 
-func loadFile(c *Config, file string) []error {
+func loadFile(c *Config, file string, from map[string]string) []error {
 	b, err := os.ReadFile(file)
 	if err != nil {
 		return []error{fmt.Errorf("read configuration: %w", err)}
@@ -81,8 +91,9 @@ func loadFile(c *Config, file string) []error {
 			faults = append(faults, fmt.Errorf("%s:%d: %s: already set on line %d", file, line, key, seen[key]))
 		default:
 			seen[key] = line
+			from[key] = fmt.Sprintf("%s:%d: %s", file, line, key)
 			if err := s.Set(c, value); err != nil {
-				faults = append(faults, fmt.Errorf("%s:%d: %s: %w", file, line, key, err))
+				faults = append(faults, fmt.Errorf("%s: %w", from[key], err))
 			}
 		}
 	})

@@ -54,7 +54,7 @@ admin_listen: [{ a: b }]
 		`SLUICE_QUOTAD_LOG_LEVEL: unrecognized level: "quiet"`,
 		`--peers: "c=1/2": three addresses are needed`,
 		"data_dir: required",
-		`listen: "nowhere" is not host:port`,
+		path + `:2: listen: "nowhere" is not host:port`,
 		"tls: tls.ca, tls.cert and tls.key are required outside --dev",
 	} {
 		if !strings.Contains("\n"+err.Error(), "\n"+want) {

@@ -127,6 +127,8 @@ func kindName(k exchange.FailureKind) string {
 
 func (g *Gateway) commonHeaders(f *flow) {
 	h := &f.c.Response.Header
+	var date [32]byte // RFC 9110, 6.6.1 asks for it; fasthttp's own needs a goroutine that never ends
+	h.SetBytesV("date", fasthttp.AppendHTTPDate(date[:0], time.Now()))
 	h.Set("x-request-id", f.req.ID)
 	if f.rules != nil {
 		h.Set("x-gw-config-version", strconv.FormatUint(f.rules.Version, 10))
