@@ -137,6 +137,7 @@ func TestSidecarDiskFull(t *testing.T) {
 // TestSidecarStartsOnFullDisk: without room for a journal a sidecar serves and says so, and what it used is never lost:
 // it is settled, or in suspense.
 func TestSidecarStartsOnFullDisk(t *testing.T) {
+	long(t)
 	withMounts(t, func(t *testing.T) {
 		s := start(t, 1, 0, func(base string) string { return org(base, "{ monthly: 100, hard: true }", "{ rpm: 600000 }") })
 		small := disk(t, 32<<20)

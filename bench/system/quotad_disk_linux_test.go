@@ -73,8 +73,10 @@ func TestQuotadDiskFull(t *testing.T) {
 	})
 }
 
-// TestLeaderDiskFull fills the disk of the leader of three: another must lead, and no caller may notice.
+// TestLeaderDiskFull fills the disk of the leader of three: another must lead, and no caller may notice. It is a long one
+// for the reason of TestLeaderKilledUnderLoad.
 func TestLeaderDiskFull(t *testing.T) {
+	long(t)
 	withMounts(t, func(t *testing.T) {
 		disks := []string{disk(t, 16<<20), disk(t, 16<<20), disk(t, 16<<20)}
 		var dirs []string

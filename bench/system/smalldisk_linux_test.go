@@ -53,7 +53,7 @@ func disk(t *testing.T, size int) string {
 	t.Helper()
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d", size)); err != nil {
-		fmt.Println(err)
+		_, _ = os.Stderr.WriteString(err.Error()) // the reason of the skip
 		os.Exit(mountsExit)
 	}
 	// Processes of the test hold it until they are killed, which happens later.
