@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -216,14 +217,20 @@ func startOn(t *testing.T, dirs []string, sidecars int, org func(base string) st
 	return s
 }
 
-// freePort finds a port nobody listens on. Another process may take it before ours does; the tests then fail loudly.
+// freePort finds a port nobody listens on, below those the system gives to outgoing connections: one of these may be
+// taken before our process listens. Should that happen all the same, the tests fail loudly.
 func freePort(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	t.Helper()
+	for range 100 {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 12_000+rand.IntN(20_000)))
+		if err != nil {
+			continue
+		}
+		_ = l.Close()
+		return l.Addr().String()
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal("every port is taken")
+	return ""
 }
 
 func (s *stack) startNodes(dirs []string) {
