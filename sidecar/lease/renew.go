@@ -181,16 +181,27 @@ func (m *Machine) returnExcess(now int64, c *counter, demand int64) {
 
 // demand is the use wished for in one renew interval: the windows before, or this one if it is more.
 func (c *counter) demand(elapsed, interval int64) int64 {
-	d := max(c.smooth, perInterval(c.use, elapsed, interval))
-	if c.res.money {
-		return min(d, c.res.limit, maxDemand)
-	}
-	return min(d, max(c.res.limit, c.res.burst))
+	return max(min(c.smooth, c.possible()), c.windowUse(elapsed, interval))
 }
 
-// roll ends a window.
+// windowUse is the use of the present window, as far as it could be granted: callers that are refused come again and
+// again, and what they wish for then has no end.
+func (c *counter) windowUse(elapsed, interval int64) int64 {
+	return min(perInterval(c.use, elapsed, interval), c.possible())
+}
+
+// possible is the most that could be granted at once.
+func (c *counter) possible() int64 {
+	if c.res.money {
+		return min(c.res.limit, maxDemand)
+	}
+	return max(c.res.limit, c.res.burst)
+}
+
+// roll ends a window. One without use ends the demand when others lack what lies here, and else only after a while, so
+// that a rare caller finds its lease.
 func (c *counter) roll(elapsed, interval int64) {
-	u := perInterval(c.use, elapsed, interval)
+	u := c.windowUse(elapsed, interval)
 	c.use = 0
 	if u > 0 {
 		c.quiet = 0
@@ -198,7 +209,7 @@ func (c *counter) roll(elapsed, interval int64) {
 		return
 	}
 	c.smooth /= 2
-	if c.quiet++; c.quiet >= quietWindows {
+	if c.quiet++; c.quiet >= quietWindows || c.scarce {
 		c.smooth = 0
 	}
 }
@@ -275,7 +286,8 @@ func (m *Machine) applyGrant(now int64, g *quotav1.Grant) {
 	c.granted = max(c.granted, g.GetGranted())
 	c.forfeited = max(c.forfeited, g.GetForfeited())
 	c.free, c.stated, c.idleMax = g.GetFree(), true, g.GetIdleMax()
-	if g.GetShortage() != quotav1.Shortage_SHORTAGE_UNSPECIFIED {
+	c.scarce = g.GetShortage() != quotav1.Shortage_SHORTAGE_UNSPECIFIED
+	if c.scarce {
 		c.short = max(c.short, now+g.GetRetryAfterMs()*int64(time.Millisecond))
 	}
 	if c.res.current == c {
