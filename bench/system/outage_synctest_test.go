@@ -83,7 +83,8 @@ func TestCutOffSidecar(t *testing.T) {
 // are not told that they are wrong, and what was used arrives when quotad is back.
 func TestQuotadGoneForAnHour(t *testing.T) {
 	const limit, cars = 12, 2
-	org := outageOrg(limit)
+	// Money on lease is for ten minutes: this budget may be passed.
+	org := org(provider, "{ monthly: 100, hard: false }", fmt.Sprintf("{ rpm: %d }, outage: open", limit))
 	inWorld(t, 1, cars, org, func(t *testing.T, w *world) {
 		var got [cars]admissions
 		run := func(d time.Duration) {
