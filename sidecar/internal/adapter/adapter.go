@@ -20,7 +20,13 @@ type Header func(name string) string
 // Annotate is asked once an answer is complete, and for its end only. It appends the value of the x_gateway member (a
 // JSON object) and returns the usage that is settled: what the provider stated, or, for a Source of FromEstimate, what
 // the prompt and the delivered bytes come to. The caller is told that usage and no other.
-type Annotate func(dst []byte, u exchange.Usage, delivered int64) ([]byte, exchange.Usage)
+type Annotate func(dst []byte, u exchange.Usage, delivered Delivered) ([]byte, exchange.Usage)
+
+// Delivered is how much of an answer was translated for the caller.
+type Delivered struct {
+	Bytes  int64 // of text, tool arguments and reasoning
+	Pieces int64 // events that brought any of it, 0 for an answer that is no stream
+}
 
 // Adapter is one provider's dialect, towards OpenAI-dialect callers. It is stateless and safe for concurrent use.
 type Adapter interface {
@@ -61,8 +67,8 @@ type Stream interface {
 	// Source FromEstimate, and the gateway estimates from Delivered. After End it is what the caller was told.
 	Usage() exchange.Usage
 
-	// Delivered counts the bytes of text, tool arguments and reasoning appended so far.
-	Delivered() int64
+	// Delivered counts what was appended so far.
+	Delivered() Delivered
 }
 
 // Progress is what an event meant.

@@ -144,7 +144,7 @@ func (g *Gateway) try(f *flow, d *exchange.Deployment, call adapter.Call) *excha
 	f.target = d
 	up := relay.Upstream{BaseURL: d.BaseURL, Timeouts: f.alias.Timeouts}
 	ans, failure := g.Relay.Open(&f.cancel, up, call, f.req.Stream, g.Adapters[d.Provider], &f.req,
-		func(dst []byte, u exchange.Usage, delivered int64) ([]byte, exchange.Usage) {
+		func(dst []byte, u exchange.Usage, delivered adapter.Delivered) ([]byte, exchange.Usage) {
 			u = g.known(f, u, delivered)
 			return g.annotate(dst, f, d, number, u), u
 		})
@@ -208,14 +208,14 @@ func (g *Gateway) stream(f *flow, ans *relay.Answer, number int, start time.Time
 
 // known fills in what the provider did not state, from what was relayed. An explicit zero is a zero, and an estimate
 // that the caller was told stands, whatever has been learned since.
-func (g *Gateway) known(f *flow, u exchange.Usage, delivered int64) exchange.Usage {
+func (g *Gateway) known(f *flow, u exchange.Usage, delivered adapter.Delivered) exchange.Usage {
 	if u.Source == exchange.FromProvider || u.Total() > 0 {
 		return u
 	}
 	u.Source = exchange.FromEstimate
 	u.Tokens = exchange.Tokens{Input: g.inputOf(f)}
 	if f.req.Operation == exchange.Chat {
-		u.Output = g.Estimate.TextTokens(f.target.ID, delivered)
+		u.Output = g.Estimate.PieceTokens(f.target.ID, delivered.Bytes, delivered.Pieces)
 	}
 	return u
 }
@@ -227,7 +227,7 @@ func (g *Gateway) partial(f *flow, o relay.Outcome) exchange.Usage {
 	if u.Source != exchange.FromProvider || u.Prompt() == 0 {
 		u.Tokens = exchange.Tokens{Input: g.inputOf(f), Output: u.Output}
 	}
-	u.Output = max(u.Output, g.Estimate.TextTokens(f.target.ID, o.Delivered))
+	u.Output = max(u.Output, g.Estimate.PieceTokens(f.target.ID, o.Delivered.Bytes, o.Delivered.Pieces))
 	u.Source = exchange.FromPartial
 	return u
 }

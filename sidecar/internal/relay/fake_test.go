@@ -70,7 +70,7 @@ func (dialect) Response(_ *exchange.Request, body []byte, note adapter.Annotate)
 	}
 	u := exchange.Usage{Source: exchange.FromProvider}
 	u.Output = gjson.GetBytes(body, "usage.completion_tokens").Int()
-	body, u = note(body, u, int64(len(body)))
+	body, u = note(body, u, adapter.Delivered{Bytes: int64(len(body))})
 	return body, u, nil
 }
 
@@ -136,9 +136,11 @@ func (s *dialectStream) Usage() exchange.Usage {
 	return u
 }
 
-func (s *dialectStream) Delivered() int64 { return s.delivered }
+func (s *dialectStream) Delivered() adapter.Delivered { return adapter.Delivered{Bytes: s.delivered} }
 
-func noNote(dst []byte, u exchange.Usage, _ int64) ([]byte, exchange.Usage) { return dst, u }
+func noNote(dst []byte, u exchange.Usage, _ adapter.Delivered) ([]byte, exchange.Usage) {
+	return dst, u
+}
 
 // upstream is a provider made of raw connections.
 type upstream struct {

@@ -193,7 +193,7 @@ func TestFrontCallerLeaves(t *testing.T) {
 				t.Fatalf("the provider saw %v, want a reset", err)
 			}
 			if tc.mid {
-				if o := <-f.ends; o.Status != StatusCancelled || o.Delivered != 5 {
+				if o := <-f.ends; o.Status != StatusCancelled || o.Delivered.Bytes != 5 {
 					t.Fatalf("got outcome %+v", o)
 				}
 			} else {

@@ -26,7 +26,7 @@ type Outcome struct {
 	Status     Status
 	Failure    *exchange.Failure // nil when OK
 	Usage      exchange.Usage
-	Delivered  int64 // bytes of text, tool arguments and reasoning translated for the caller
+	Delivered  adapter.Delivered
 	Duration   time.Duration
 	FirstToken time.Duration
 }

@@ -87,7 +87,7 @@ func TestCancelMidStream(t *testing.T) {
 	if err := <-gone; !errors.Is(err, syscall.ECONNRESET) {
 		t.Fatalf("the provider saw %v, want a reset", err)
 	}
-	if len(ends) != 1 || ends[0].Status != StatusCancelled || ends[0].Failure.Kind != exchange.FailCancelled || ends[0].Delivered != 5 {
+	if len(ends) != 1 || ends[0].Status != StatusCancelled || ends[0].Failure.Kind != exchange.FailCancelled || ends[0].Delivered.Bytes != 5 {
 		t.Fatalf("got outcomes %+v", ends)
 	}
 }
@@ -145,7 +145,7 @@ func TestBrokenStreams(t *testing.T) {
 			if !strings.HasPrefix(got.text, hello+`data: {"error":`) || strings.Contains(got.text, "[DONE]") {
 				t.Fatalf("got %q", got.text)
 			}
-			if len(got.ends) != 1 || got.final.Status != StatusPartial || got.final.Delivered != 5 {
+			if len(got.ends) != 1 || got.final.Status != StatusPartial || got.final.Delivered.Bytes != 5 {
 				t.Fatalf("got outcomes %+v", got.ends)
 			}
 			wantKind(t, got.final.Failure, tc.kind, tc.text)
@@ -239,7 +239,7 @@ func TestByteByByte(t *testing.T) {
 	})
 	got := play(mustStream(t, newClient(t, Config{}), u.url))
 	want := role + hello + world + finish + usage + done
-	if got.text != want || got.err != nil || got.final.Status != StatusOK || got.final.Usage.Output != 7 || got.final.Delivered != 10 {
+	if got.text != want || got.err != nil || got.final.Status != StatusOK || got.final.Usage.Output != 7 || got.final.Delivered.Bytes != 10 {
 		t.Fatalf("got %+v", got)
 	}
 }
@@ -335,7 +335,7 @@ func TestCloseWithoutWriting(t *testing.T) {
 	_ = s.Close()
 	_ = s.Close()
 	<-gone
-	if len(ends) != 1 || ends[0].Status != StatusCancelled || ends[0].Delivered != 5 {
+	if len(ends) != 1 || ends[0].Status != StatusCancelled || ends[0].Delivered.Bytes != 5 {
 		t.Fatalf("got outcomes %+v", ends)
 	}
 }

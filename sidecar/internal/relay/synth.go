@@ -35,7 +35,7 @@ func (p *replay) Abort(dst []byte, _ *exchange.Failure) []byte { return dst }
 
 func (p *replay) Usage() exchange.Usage { return p.usage }
 
-func (p *replay) Delivered() int64 { return p.delivered }
+func (p *replay) Delivered() adapter.Delivered { return adapter.Delivered{Bytes: p.delivered} }
 
 // End appends the whole stream: per choice a chunk with the message, one with its tool calls and one with the finish
 // reason, then the usage chunk if it is wanted, and [DONE].

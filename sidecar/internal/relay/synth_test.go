@@ -86,8 +86,8 @@ func TestReplay(t *testing.T) {
 			if strings.Join(got, "\n") != strings.Join(tc.want, "\n") {
 				t.Fatalf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(tc.want, "\n"))
 			}
-			if p.Delivered() != tc.delivered {
-				t.Fatalf("got %d delivered, want %d", p.Delivered(), tc.delivered)
+			if p.Delivered().Bytes != tc.delivered {
+				t.Fatalf("got %d delivered, want %d", p.Delivered().Bytes, tc.delivered)
 			}
 		})
 	}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 	"github.com/sluice-gateway/sluice/sidecar/internal/sse"
 )
@@ -88,7 +89,7 @@ type answerJSON struct {
 // guess is what note takes an answer without usage for.
 var guess = exchange.Usage{Source: exchange.FromEstimate, Tokens: exchange.Tokens{Input: 40, Output: 2}}
 
-func note(dst []byte, u exchange.Usage, _ int64) ([]byte, exchange.Usage) {
+func note(dst []byte, u exchange.Usage, _ adapter.Delivered) ([]byte, exchange.Usage) {
 	if u.Source == exchange.FromProvider {
 		return append(dst, `{"estimated":false}`...), u
 	}
@@ -250,7 +251,7 @@ func translateBody(t *testing.T, body []byte, size int, r *exchange.Request) ([]
 	st := newStream(r, note)
 	var out []byte
 	var rd sse.Reader
-	var delivered int64
+	var delivered adapter.Delivered
 	drain := func() *exchange.Failure {
 		for {
 			ev, ok, err := rd.Next()
@@ -266,10 +267,11 @@ func translateBody(t *testing.T, body []byte, size int, r *exchange.Request) ([]
 			if p.Failure != nil {
 				return p.Failure
 			}
-			if was := delivered; p.Real != (st.delivered > was) || p.Real && len(out) == before {
-				t.Fatalf("real %v, but appended %q", p.Real, out[before:])
+			was := delivered
+			delivered = st.Delivered()
+			if p.Real != (delivered.Bytes > was.Bytes) || p.Real != (delivered.Pieces == was.Pieces+1) || p.Real && len(out) == before {
+				t.Fatalf("real %v, %+v after %+v, and appended %q", p.Real, delivered, was, out[before:])
 			}
-			delivered = st.delivered
 		}
 	}
 	for len(body) > 0 {

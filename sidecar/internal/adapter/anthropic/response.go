@@ -48,7 +48,7 @@ func respond(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exch
 	dst = append(dst, `,"logprobs":null,"finish_reason":"`...)
 	dst = append(dst, finishReason(m.Get("stop_reason").Str)...)
 	dst = append(dst, `"}],"usage":`...)
-	own, use := a(nil, use, int64(len(content.Raw)))
+	own, use := a(nil, use, adapter.Delivered{Bytes: int64(len(content.Raw))})
 	dst = append(appendUsage(dst, use.Tokens), `,"x_gateway":`...)
 	return append(append(dst, own...), '}'), use, nil
 }

@@ -46,6 +46,7 @@ type stream struct {
 	told      exchange.Usage // what the usage chunk said; no Source before
 	counts    counts
 	delivered int64
+	pieces    int64 // events that delivered something
 }
 
 func newStream(r *exchange.Request, a adapter.Annotate) *stream {
@@ -80,6 +81,14 @@ func (s *stream) appendStart(dst []byte) []byte {
 
 // Event takes one upstream event.
 func (s *stream) Event(dst, name, data []byte) ([]byte, adapter.Progress) {
+	dst, p := s.event(dst, name, data)
+	if p.Real {
+		s.pieces++
+	}
+	return dst, p
+}
+
+func (s *stream) event(dst, name, data []byte) ([]byte, adapter.Progress) {
 	if out, ok := s.fast(dst, data); ok {
 		return out, adapter.Progress{Real: len(out) > len(dst)}
 	}
@@ -289,7 +298,7 @@ func (s *stream) End(dst []byte) ([]byte, *exchange.Failure) {
 	dst = append(append(dst, finishReason(s.stop)...), `"}]`...)
 	dst = append(append(dst, s.noUsage()...), "}\n\n"...)
 	if s.req.IncludeUsage {
-		own, u := s.note(nil, s.Usage(), s.delivered)
+		own, u := s.note(nil, s.Usage(), s.Delivered())
 		s.told = u
 		dst = append(s.appendStart(dst), `,"choices":[],"usage":`...)
 		dst = append(appendUsage(dst, u.Tokens), `,"x_gateway":`...)
@@ -311,6 +320,8 @@ func (s *stream) Usage() exchange.Usage {
 }
 
 // Delivered counts the decoded bytes of text, thinking, tool names and arguments appended so far.
-func (s *stream) Delivered() int64 { return s.delivered }
+func (s *stream) Delivered() adapter.Delivered {
+	return adapter.Delivered{Bytes: s.delivered, Pieces: s.pieces}
+}
 
 var doneMark = []byte("[DONE]")

@@ -38,8 +38,8 @@ func TestStreamBytes(t *testing.T) {
 	if f != nil || string(out) != first+rest {
 		t.Errorf("%v\n%s", f, out)
 	}
-	if st.Delivered() != 6 {
-		t.Errorf("delivered %d", st.Delivered())
+	if st.Delivered().Bytes != 6 {
+		t.Errorf("delivered %d", st.Delivered().Bytes)
 	}
 	r.IncludeUsage = true
 	out, _, _ = translateBody(t, body, len(body), r)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"testing"
 
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 	"github.com/sluice-gateway/sluice/sidecar/internal/sse"
 )
@@ -21,11 +22,11 @@ func ask(stream bool) *exchange.Request {
 }
 
 // note takes an answer without usage for 40 tokens in and one out for each byte.
-func note(dst []byte, u exchange.Usage, delivered int64) ([]byte, exchange.Usage) {
+func note(dst []byte, u exchange.Usage, delivered adapter.Delivered) ([]byte, exchange.Usage) {
 	if u.Source == exchange.FromProvider {
 		return append(dst, `{"estimated":false}`...), u
 	}
-	u.Input, u.Output = 40, delivered
+	u.Input, u.Output = 40, delivered.Bytes
 	return append(dst, `{"estimated":true}`...), u
 }
 
@@ -155,11 +156,11 @@ func translate(t *testing.T, body []byte, size int, includeUsage bool) run {
 				return
 			}
 			before := len(res.out)
-			delivered := st.Delivered()
+			was := st.Delivered()
 			next, p := st.Event(res.out, ev.Name, ev.Data)
 			res.out, res.failure, done = next, p.Failure, p.Done
-			if p.Real != (st.Delivered() > delivered) {
-				t.Fatalf("real is %v, but %d bytes were counted for %q", p.Real, st.Delivered()-delivered, res.out[before:])
+			if now := st.Delivered(); p.Real != (now.Bytes > was.Bytes) || p.Real != (now.Pieces == was.Pieces+1) {
+				t.Fatalf("real is %v, but %+v became %+v for %q", p.Real, was, now, res.out[before:])
 			}
 			if p.Failure != nil && len(res.out) != before {
 				t.Fatalf("a failure wrote %q", res.out[before:])
@@ -179,7 +180,7 @@ func translate(t *testing.T, body []byte, size int, includeUsage bool) run {
 	if res.failure == nil {
 		res.out, res.failure = st.End(res.out)
 	}
-	res.usage, res.delivered = st.Usage(), st.Delivered()
+	res.usage, res.delivered = st.Usage(), st.Delivered().Bytes
 	return res
 }
 

@@ -151,8 +151,8 @@ func TestErrorsStick(t *testing.T) {
 					t.Errorf("%s after the error: %q, %+v", next, got, p)
 				}
 			}
-			if got, f := st.End(nil); len(got) > 0 || f == nil || len(out) == 0 || st.Delivered() != 1 {
-				t.Errorf("end: %q, %+v, %d delivered", got, f, st.Delivered())
+			if got, f := st.End(nil); len(got) > 0 || f == nil || len(out) == 0 || st.Delivered().Bytes != 1 {
+				t.Errorf("end: %q, %+v, %d delivered", got, f, st.Delivered().Bytes)
 			}
 		})
 	}

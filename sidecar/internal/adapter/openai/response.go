@@ -37,7 +37,7 @@ func (*Adapter) Response(r *exchange.Request, body []byte, a adapter.Annotate) (
 	if f != nil {
 		return nil, usage, f
 	}
-	own, usage := a(nil, usage, m.delivered)
+	own, usage := a(nil, usage, adapter.Delivered{Bytes: m.delivered})
 	m.close(v, r, usage, own)
 	return m.edits.apply(make([]byte, 0, len(body)+len(m.edits.text)), body, v), usage, nil
 }

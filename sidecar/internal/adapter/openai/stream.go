@@ -34,6 +34,7 @@ type stream struct {
 	usage   exchange.Usage
 	choices map[int64]*choice
 	done    bool              // [DONE] was seen
+	pieces  int64             // events that delivered something
 	broken  *exchange.Failure // nothing that follows makes it a success
 
 	// id and created are those of the first chunk with a choice: some servers change them in mid-stream.
@@ -62,6 +63,9 @@ func (s *stream) Event(dst, name, data []byte) ([]byte, adapter.Progress) {
 		for i := range s.templates {
 			if out, text, ok := s.templates[i].translate(dst, data); ok {
 				s.delivered += int64(text)
+				if text > 0 {
+					s.pieces++
+				}
 				return out, adapter.Progress{Real: text > 0}
 			}
 		}
@@ -78,6 +82,9 @@ func (s *stream) Event(dst, name, data []byte) ([]byte, adapter.Progress) {
 	if f != nil {
 		s.broken, s.delivered = f, delivered
 		return dst[:before], adapter.Progress{Failure: f}
+	}
+	if s.delivered > delivered {
+		s.pieces++
 	}
 	return dst, adapter.Progress{Real: s.delivered > delivered}
 }
@@ -363,7 +370,7 @@ func (s *stream) End(dst []byte) ([]byte, *exchange.Failure) {
 // bill appends the usage chunk: the provider's own, if it sent one, with what the gateway knows and the provider did
 // not say.
 func (s *stream) bill(dst []byte) []byte {
-	own, u := s.note(nil, s.usage, s.delivered)
+	own, u := s.note(nil, s.usage, s.Delivered())
 	s.usage = u
 	if s.closing == nil {
 		s.closing = []byte(`{"choices":[],"usage":null}`)
@@ -410,4 +417,6 @@ func (s *stream) incomplete() *exchange.Failure {
 func (s *stream) Usage() exchange.Usage { return s.usage }
 
 // Delivered implements adapter.Stream.
-func (s *stream) Delivered() int64 { return s.delivered }
+func (s *stream) Delivered() adapter.Delivered {
+	return adapter.Delivered{Bytes: s.delivered, Pieces: s.pieces}
+}

@@ -282,10 +282,10 @@ func FuzzEvent(f *testing.F) {
 		s := New().Stream(ask(true), note)
 		var out []byte
 		for _, data := range []string{first, second, second} {
-			before, count := len(out), s.Delivered()
+			before, count := len(out), s.Delivered().Bytes
 			next, p := s.Event(out, []byte(name), []byte(data))
-			if s.Delivered() < count || p.Real != (s.Delivered() > count) || p.Failure != nil && len(next) > before {
-				t.Fatalf("%+v, %d after %d, with %q", p, s.Delivered(), count, next[before:])
+			if s.Delivered().Bytes < count || p.Real != (s.Delivered().Bytes > count) || p.Failure != nil && len(next) > before {
+				t.Fatalf("%+v, %d after %d, with %q", p, s.Delivered().Bytes, count, next[before:])
 			}
 			if out = next; p.Failure != nil {
 				out = s.Abort(out, p.Failure)
