@@ -19,7 +19,7 @@ import (
 
 const (
 	bufferBytes = 64 << 10 // on the way in one direction of a connection; beyond, writes wait
-	backlogMax  = 128      // connections not yet accepted; beyond, dialling is refused
+	backlogMax  = 4096     // connections not yet accepted; beyond, dialling is refused
 	firstPort   = 40_000   // of those that are chosen
 )
 

@@ -57,6 +57,11 @@ func (l *Ledger) ask(m *member, a *Ask) AskResult {
 		}
 	}
 	if !out.Granted {
+		for i := range a.Needs {
+			if c := m.find(a.Needs[i].Resource, a.Needs[i].Period); c != nil {
+				c.gathers = true
+			}
+		}
 		return out
 	}
 	for i := range a.Needs {
@@ -86,6 +91,10 @@ func (l *Ledger) take(p *pool, amount int64) {
 // could never gather its need while others draw on the pool.
 func (l *Ledger) grantDemand(c *counter) {
 	p, want := c.p, c.want()
+	gathered := int64(0)
+	if c.gathers {
+		gathered = c.back
+	}
 	if want == 0 || c.granted > grantedMax-want {
 		return
 	}
@@ -94,7 +103,7 @@ func (l *Ledger) grantDemand(c *counter) {
 	case !p.res.money():
 		l.refill(p.res)
 		amount = l.part(c, want, p.res.available())
-		amount = max(amount, min(want, c.back, p.res.available()))
+		amount = max(amount, min(want, gathered, p.res.available()))
 	case p.closed:
 	case !p.res.spec.Hard:
 		want = min(want, max(0, l.idleMax(c)-c.idle()))
@@ -103,7 +112,7 @@ func (l *Ledger) grantDemand(c *counter) {
 		}
 	default:
 		want = min(want, l.leaseRoom(c))
-		amount = max(l.part(c, want, p.free), min(want, c.back, p.free))
+		amount = max(l.part(c, want, p.free), min(want, gathered, p.free))
 		if amount < typical(c) {
 			amount = 0 // of no use to any request: asks serve instead
 		}
@@ -137,6 +146,36 @@ func (l *Ledger) idleMax(c *counter) int64 {
 		part = max(part, demandRenews*min(c.demand, wantMax))
 	}
 	return part
+}
+
+// fairIdle is how much of a bucket may lie idle at a process while others lack it: its part by max-min of all that is
+// idle or free. 0 when it has no more than that, or nobody lacks anything.
+func (l *Ledger) fairIdle(c *counter) int64 {
+	p := c.p
+	free := max(p.res.levelNow(l.now)/perUnit, 0)
+	if p.wants <= free {
+		return 0
+	}
+	n, all := p.claimants, free+p.idle
+	if c.want() == 0 {
+		n++
+	}
+	if c.idle() <= all/n { // no max-min part is smaller, and few have more: the usual case needs no division
+		return 0
+	}
+	l.claims = l.claims[:0]
+	for _, other := range p.counters {
+		if w := other.wish(); w > 0 {
+			l.claims = append(l.claims, claim{id: other.m.incarnation, want: w, weight: 1})
+		}
+	}
+	if c.wish() == 0 {
+		return 0 // without demand it hands all of it back anyway
+	}
+	if part := divide(all, l.claims, c.m.incarnation); part < c.idle() {
+		return max(part, 1)
+	}
+	return 0
 }
 
 // part is what c gets of free when all who want of its pool get theirs by weighted max-min.

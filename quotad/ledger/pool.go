@@ -55,6 +55,7 @@ type counter struct {
 	shares              []ShareState // see share.go
 	waiting             bool         // refused something since its last renew; a hint, not in the records
 	back                int64        // handed back by the renew at hand; not in the records
+	gathers             bool         // the renew at hand has an ask for it that was refused; not in the records
 	listed              uint64       // pass that saw it last
 	touched             uint64
 }
@@ -77,6 +78,14 @@ func (c *counter) want() int64 {
 		return c.lacks(moneyRenews)
 	}
 	return c.lacks(demandRenews)
+}
+
+// wish is what the process would have idle if there were enough.
+func (c *counter) wish() int64 {
+	if c.demand == 0 || !c.m.live() {
+		return 0
+	}
+	return min(demandRenews*min(c.demand, wantMax), wantMax)
 }
 
 // lacks is what is missing for a number of renew intervals.

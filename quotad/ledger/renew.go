@@ -135,7 +135,7 @@ func (l *Ledger) apply(c *counter, rc *Counter) {
 	over := max(0, -c.out())
 	uncovered := c.held - max(0, c.out())
 	over += max(0, min(uncovered, most-over, grantedMax-c.granted-over))
-	c.back = max(0, returned-over)
+	c.back, c.gathers = max(0, returned-over), false
 	c.granted += over
 	c.waiting = false
 	l.put(c)
@@ -193,7 +193,7 @@ func (l *Ledger) appendGrant(gs []Grant, m *member, resource uint64, period uint
 	if c.p.res.money() {
 		g.Free, g.IdleMax = c.p.free, l.idleMax(c)
 	} else {
-		g.Free = floorDiv(c.p.res.levelNow(l.now), perUnit)
+		g.Free, g.IdleMax = floorDiv(c.p.res.levelNow(l.now), perUnit), l.fairIdle(c)
 	}
 	g.Shortage, g.RetryAfterMS = l.unmet(c)
 	if g.Shortage != ShortageNone {

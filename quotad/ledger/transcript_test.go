@@ -314,6 +314,9 @@ func (p *player) sayReply(r RenewReply) {
 		if g.Shortage != ShortageNone {
 			short = " " + shortages[g.Shortage] + retry(g.RetryAfterMS)
 		}
+		if name := p.name(g.Resource, g.Period); g.IdleMax > 0 && !strings.Contains(name, ".money") {
+			short += fmt.Sprintf(", keep %d", g.IdleMax)
+		}
 		p.say("%s G=%d F=%d free=%d%s", p.name(g.Resource, g.Period), g.Granted, g.Forfeited, g.Free, short)
 	}
 	if len(r.Shares) > 0 {

@@ -142,7 +142,7 @@ type Grant struct {
 	Free         int64 // left to all; may be negative
 	Shortage     Shortage
 	RetryAfterMS int64 // at least 1 when Throttled or Reserved, else 0
-	IdleMax      int64 // money: the most that should lie idle at the process, nano-USD; 0 says nothing
+	IdleMax      int64 // the most that should lie idle at the process; 0 says nothing
 }
 
 // AskResult answers one Ask.

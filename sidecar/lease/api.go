@@ -111,7 +111,8 @@ type Config struct {
 	RenewEvery time.Duration
 	// AskWait is how long a request waits for quotad. It must be below the time leases are usable. Default 2.5 s.
 	AskWait time.Duration
-	// MinRenewGap is the least time between the first sends of two renews. Default 50 ms.
+	// MinRenewGap is the least time between the first sends of two renews; up to half of it is added at random. Default
+	// 50 ms.
 	MinRenewGap time.Duration
 	// ResendEvery is the time between sends of an unanswered renew. Default 700 ms.
 	ResendEvery time.Duration

@@ -493,7 +493,7 @@ func TestWakeRenewsAtOnce(t *testing.T) {
 		seq := w.c.Stats().Seq
 		w.set(func() { w.l.fund(1, 0, 60) })
 		w.c.Wake()
-		elapse(60 * time.Millisecond)
+		elapse(80 * time.Millisecond)
 		if got := w.c.Stats().Seq; got != seq+1 {
 			t.Fatalf("seq %d, want %d", got, seq+1)
 		}

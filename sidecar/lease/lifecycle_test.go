@@ -13,7 +13,7 @@ func TestFencedGoesOnAsANewProcess(t *testing.T) {
 	w := b.ask(Need{moneyID, 1000})
 	b.exchange()
 	b.l.fenced[7] = true
-	b.after(50 * time.Millisecond)
+	b.after(75 * time.Millisecond)
 	waiting := b.ask(Need{moneyID, 900_000})
 	b.exchange()
 	if b.m.Incarnation() != 8 || b.m.connected || len(b.m.counters) != 0 {
@@ -51,7 +51,7 @@ func TestLeave(t *testing.T) {
 	b.exchange()
 	b.m.Leave()
 	b.refused(Share, Unavailable, Need{1, 1})
-	b.after(50 * time.Millisecond)
+	b.after(75 * time.Millisecond)
 	r := b.exchange()
 	if !r.Leaving {
 		t.Fatal("the renew does not say that it leaves")
@@ -66,7 +66,7 @@ func TestLeave(t *testing.T) {
 	}
 	b.m.Settle(w.Hold, []Need{{1, 1}, {moneyID, 300}})
 	b.m.Leave()
-	b.after(50 * time.Millisecond)
+	b.after(75 * time.Millisecond)
 	if r = b.exchange(); r.Counters[1].Spent != 300 || r.Counters[1].Held != 0 || !r.Leaving {
 		t.Fatalf("got %v, want the final totals", r)
 	}

@@ -90,7 +90,7 @@ type counter struct {
 	free    int64 // left to all, as quotad last said
 	stated  bool  // free was said
 	scarce  bool  // quotad could not meet the last wish in full
-	idleMax int64 // money: the most that quotad lets lie idle here; 0: it said nothing
+	idleMax int64 // the most that quotad lets lie idle here; 0: it said nothing
 	short   int64 // until then quotad has nothing more for it: no early renew for a low balance
 }
 

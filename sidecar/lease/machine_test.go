@@ -142,7 +142,7 @@ func TestAskHandsBackWhatItIsMeasuredAgainst(t *testing.T) {
 	b.l.free[counterKey{1, 0}] = 0
 	b.l.total[counterKey{1, 0}] = b.l.outstanding(counterKey{1, 0})
 	w := b.ask(Need{1, 1}, Need{tokensID, 6900})
-	b.after(50 * time.Millisecond)
+	b.after(75 * time.Millisecond)
 	r := b.exchange()
 	if got := r.Counters[1].Returned; got != 6000 {
 		t.Fatalf("handed back %d tokens, want the 6000 that did not suffice", got)
@@ -225,7 +225,7 @@ func TestReservedEndsWithASettle(t *testing.T) {
 	b.l.stingy = true
 	first := b.ask(Need{moneyID, 900_000})
 	b.exchange()
-	b.after(50 * time.Millisecond)
+	b.after(75 * time.Millisecond)
 	second := b.ask(Need{moneyID, 200_000})
 	b.exchange()
 	if second.Verdict.Reason != Reserved || second.Verdict.RetryAfter <= 0 {
@@ -337,7 +337,7 @@ func TestCallerGoneWhileAsked(t *testing.T) {
 	if len(b.m.Finished()) != 0 || len(b.m.open) != 0 {
 		t.Fatal("a request that had gone was granted")
 	}
-	b.after(50 * time.Millisecond)
+	b.after(75 * time.Millisecond)
 	if r := b.exchange(); r.Counters[0].Returned < 400_000 {
 		t.Fatalf("returned %d at once, want the 400000 granted", r.Counters[0].Returned)
 	}
@@ -438,7 +438,7 @@ func TestUnansweredAskIsAskedAgain(t *testing.T) {
 		t.Fatalf("got %+v", w.Verdict)
 	}
 	b.l.seqs[7] = 1
-	b.after(50 * time.Millisecond)
+	b.after(75 * time.Millisecond)
 	b.exchange()
 	if !w.Verdict.OK {
 		t.Fatalf("got %+v, want a grant", w.Verdict)

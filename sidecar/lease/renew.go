@@ -21,6 +21,7 @@ type session struct {
 	lastSend    int64
 	resend      bool // at once, to a new session
 	early       bool // do not wait for nextRegular
+	nextEarly   int64
 	nextRegular int64
 
 	reached     bool // a reply has come
@@ -95,9 +96,9 @@ func (m *Machine) NextPoll() int64 {
 	case m.seq == 0:
 		return m.connectedAt
 	case m.early:
-		return m.firstSend + int64(m.cfg.MinRenewGap)
+		return m.nextEarly
 	}
-	return max(m.nextRegular, m.firstSend+int64(m.cfg.MinRenewGap))
+	return max(m.nextRegular, m.nextEarly)
 }
 
 // Poll returns the renew to send now, or nil. An unanswered one is returned again, the same message, until Apply has
@@ -147,6 +148,9 @@ func (m *Machine) build(now int64) {
 	m.journalRenew(msg)
 	m.inflight, m.firstSend = msg, now
 	m.beSilent(now)
+	// With one gap for all, the process that once comes right after a bucket's refill comes first for ever.
+	gap := int64(m.cfg.MinRenewGap)
+	m.nextEarly = now + gap + m.rng.Int64N(gap/2+1)
 	jitter := int64(m.cfg.RenewEvery) / 5
 	m.nextRegular = now + int64(m.cfg.RenewEvery) - jitter + m.rng.Int64N(2*jitter+1)
 	if len(m.queue) > 0 {
@@ -158,7 +162,7 @@ func (m *Machine) build(now int64) {
 func (c *counter) wanted() bool { return c.res.known && c.res.current == c }
 
 // returnExcess hands back what is not needed: of a bucket in two renew intervals, of money in the ten minutes that
-// quotad may be away, or beyond what quotad lets lie idle. A bucket balance whose lease has ended is not
+// quotad may be away; or what is beyond that which quotad lets lie idle. A bucket balance whose lease has ended is not
 // returned: quotad has forfeited it, or the next reply makes it usable again.
 func (m *Machine) returnExcess(now int64, c *counter, demand int64) {
 	if !c.res.money && now >= m.usableUntil {
@@ -168,9 +172,9 @@ func (m *Machine) returnExcess(now int64, c *counter, demand int64) {
 	idle, keep := c.balance(), 2*demand
 	if c.res.money {
 		keep = moneyRenews * min(demand, math.MaxInt64/moneyRenews)
-		if c.idleMax > 0 {
-			keep = min(keep, c.idleMax)
-		}
+	}
+	if c.idleMax > 0 {
+		keep = min(keep, c.idleMax)
 	}
 	excess := max(idle-keep, min(c.back, idle))
 	c.back = 0

@@ -1195,8 +1195,8 @@ type Grant struct {
 	Shortage Shortage `protobuf:"varint,7,opt,name=shortage,proto3,enum=quota.v1.Shortage" json:"shortage,omitempty"`
 	// When shortage is THROTTLED: milliseconds until the wish could be met by refill, at least 1.
 	RetryAfterMs int64 `protobuf:"varint,8,opt,name=retry_after_ms,json=retryAfterMs,proto3" json:"retry_after_ms,omitempty"`
-	// Money: the most that should lie idle at this process. What is above it goes back with the next Renew, so that
-	// those who come later find something. 0 says nothing.
+	// The most that should lie idle at this process. What is above it goes back with the next Renew, so that others find
+	// their part: of money always, of a bucket while others lack it. 0 says nothing.
 	IdleMax       int64 `protobuf:"varint,9,opt,name=idle_max,json=idleMax,proto3" json:"idle_max,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
