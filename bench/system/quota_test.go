@@ -196,19 +196,41 @@ func TestHardBudgetOverTwoSidecars(t *testing.T) {
 	s.eventually("the books agree", func() bool { return s.budget("t").Settled == spent })
 }
 
-// TestLocalAdmissions: with a budget of $2,000 nearly every admission comes from the local lease.
+// TestLocalAdmissions spends a budget of $2,000 to its end over three sidecars. Nearly every admission comes from a local
+// lease, and what is spent beyond the cap is next to nothing.
 func TestLocalAdmissions(t *testing.T) {
 	long(t)
-	s := start(t, 1, 3, func(base string) string { return org(base, "{ monthly: 2000, hard: true }", "{ rpm: 10000000 }") })
-	body := say("tokens=20", `,"max_tokens":100`)
+	// Nano-dollars, and nano-dollars a token. A request costs about 2 cents.
+	const budget, input, output = 2_000_000_000_000, 200_000, 1_000_000
+	s := start(t, 1, 3, func(base string) string {
+		return strings.Replace(org(base, "{ monthly: 2000, hard: true }", "{ rpm: 10000000 }"),
+			"{ input: 2.00, output: 10.00 }", "{ input: 200, output: 1000 }", 1)
+	})
+	spent := func() int64 {
+		used := s.fake.Witness(0).Totals
+		return used.PromptTokens*input + used.OutputTokens*output
+	}
+	body := say("tokens=20 first=10ms", `,"max_tokens":100`) // $60 a second: a lease lasts for a fifth of one
+	var mu sync.Mutex
+	exhaustedAt := int64(-1)
 	each(30, func(i int) answer {
-		for range 300 {
-			if a := s.chat(s.sidecars[i%3], body); a.status != 200 {
-				t.Errorf("%d %s", a.status, a.body)
+		for {
+			switch a := s.chat(s.sidecars[i%3], body); {
+			case a.status == 200:
+			case a.code() == "budget_reserved":
+				<-time.After(20 * time.Millisecond)
+			case a.code() == "budget_exhausted":
+				mu.Lock()
+				defer mu.Unlock()
+				if exhaustedAt < 0 {
+					exhaustedAt = spent()
+				}
+				return a
+			default:
+				t.Errorf("%d %s %v", a.status, a.body, a.err)
 				return a
 			}
 		}
-		return answer{}
 	})
 	var local, all float64
 	for _, sc := range s.sidecars {
@@ -220,12 +242,15 @@ func TestLocalAdmissions(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%.0f of %.0f admissions from local leases", local, all)
+	t.Logf("%.0f of %.0f admissions from local leases; %.3f%% of the budget spent, first exhausted at %.3f%%", local, all,
+		100*float64(spent())/budget, 100*float64(exhaustedAt)/budget)
 	if all < 9000 || local < 0.95*all {
 		t.Errorf("local: %.0f of %.0f", local, all)
 	}
-	spent := s.fake.Witness(0).Totals.CostNano
-	s.eventually("the books agree", func() bool { return s.budget("t").Settled == spent })
+	if spent() > budget*1002/1000 || exhaustedAt < budget*98/100 {
+		t.Errorf("spent %d of %d, first exhausted at %d", spent(), int64(budget), exhaustedAt)
+	}
+	s.eventually("the books agree", func() bool { return s.budget("t").Settled == spent() })
 }
 
 // TestLeaderKilledUnderLoad kills the leader of three nodes, again and again.

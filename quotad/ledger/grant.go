@@ -87,14 +87,11 @@ func (l *Ledger) take(p *pool, amount int64) {
 
 // grantDemand tops a lease up towards demandRenews × demand out of what is free.
 //
-// What the same message handed back for an ask that was then refused is not divided again: or else a large request
-// could never gather its need while others draw on the pool.
+// What the same message handed back of a bucket for an ask that was then refused is not divided again: or else a large
+// request could never gather its need while others draw on it. Money is not gathered: two processes that each keep what
+// the other lacks would wait for ever.
 func (l *Ledger) grantDemand(c *counter) {
 	p, want := c.p, c.want()
-	gathered := int64(0)
-	if c.gathers {
-		gathered = c.back
-	}
 	if want == 0 || c.granted > grantedMax-want {
 		return
 	}
@@ -103,7 +100,9 @@ func (l *Ledger) grantDemand(c *counter) {
 	case !p.res.money():
 		l.refill(p.res)
 		amount = l.part(c, want, p.res.available())
-		amount = max(amount, min(want, gathered, p.res.available()))
+		if c.gathers {
+			amount = max(amount, min(want, c.back, p.res.available()))
+		}
 	case p.closed:
 	case !p.res.spec.Hard:
 		want = min(want, max(0, l.idleMax(c)-c.idle()))
@@ -111,10 +110,10 @@ func (l *Ledger) grantDemand(c *counter) {
 			amount = want
 		}
 	default:
-		want = min(want, l.leaseRoom(c))
-		amount = max(l.part(c, want, p.free), min(want, gathered, p.free))
-		if amount < typical(c) {
-			amount = 0 // of no use to any request: asks serve instead
+		// A lease that is of no use to a request only keeps the money from others: asks serve instead.
+		amount = l.part(c, min(want, l.leaseRoom(c)), p.free)
+		if amount < l.typical(c) || c.gathers {
+			amount = 0
 		}
 	}
 	if amount <= 0 {
@@ -126,8 +125,10 @@ func (l *Ledger) grantDemand(c *counter) {
 	l.take(p, amount)
 }
 
-// typical is taken for the size of one request.
-func typical(c *counter) int64 { return max(1, c.demand/typicalDivisor) }
+// typical is taken for the size of one request: a small part of the demand, or of what may be on lease if that is less.
+func (l *Ledger) typical(c *counter) int64 {
+	return max(1, min(c.demand, l.idleMax(c))/typicalDivisor)
+}
 
 // leaseRoom is how much more unheld money c may have on lease: its part of a small part of the cap. So what idle
 // leases can keep from others is bounded.
@@ -217,7 +218,7 @@ func (l *Ledger) unmet(c *counter) (short Shortage, retryMS int64) {
 		}
 		return Throttled, p.res.waitMS(l.now, min(want, p.res.spec.Burst))
 	}
-	need := typical(c)
+	need := l.typical(c)
 	switch {
 	case p.closed || !p.res.spec.Hard || need <= p.free:
 		return ShortageNone, 0

@@ -52,7 +52,7 @@ const (
 	debtMinutes     = 60            // a bucket owes at most its burst and this many minutes of refill
 	demandRenews    = 2             // leases of buckets cover this many renew intervals of demand
 	moneyRenews     = 300           // leases of money cover this many, ten minutes: they must do while quotad is away
-	typicalDivisor  = 8             // demand / this is taken for one typical request: a smaller money lease is of no use
+	typicalDivisor  = 8             // a money lease is at least this part of the demand, or of what may lie idle
 	reservedRetryMS = 500           // RESERVED: leases come back with the renews of others
 	idleReturnMS    = 2000          // a bucket whose room is taken by idle leases: they come back with the next renews
 	stalledRetryMS  = 60_000        // a bucket whose whole refill is away as silent sidecars' shares: they may end any time

@@ -239,9 +239,14 @@ func (m *Machine) lowWater(now int64, h *hold) {
 			continue
 		}
 		target := 2 * max(c.smooth, c.use)
+		if c.idleMax > 0 {
+			target = min(target, c.idleMax) // it will not be more
+		}
 		if c.balance() < target/100*m.cfg.LowWaterPercent+target%100*m.cfg.LowWaterPercent/100 {
 			m.early = true
-			c.short = now + shortGap
+			if c.idleMax == 0 {
+				c.short = now + shortGap
+			}
 			return
 		}
 	}
