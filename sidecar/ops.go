@@ -73,6 +73,9 @@ func (s *Sidecar) status() status {
 	if p := s.snapshotFault.Load(); p != nil {
 		out.SnapshotFault = *p
 	}
+	if err := s.policy.Fault(); err != nil {
+		out.SnapshotFault = err.Error()
+	}
 	problem := func(is bool, text string) {
 		if is {
 			out.Problems = append(out.Problems, text)
