@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"reflect"
 	"strings"
 	"testing"
@@ -64,21 +63,18 @@ func TestToldOnce(t *testing.T) {
 // the same id, until it takes the alert. Whatever it answers, its path is in no log, and no redirect is followed.
 func TestRetry(t *testing.T) {
 	for name, tt := range map[string]struct {
-		answer func(*http.Request) (*http.Response, error)
+		answer answer
 		logged string
 	}{
-		"an error of its own": {says(503), `webhook at red.example answered 503: "so it is"`},
-		"a redirect":          {says(307, "Location", "https://elsewhere.example/"+secret), "webhook at red.example answered 307"},
-		"no redirect's place": {says(302), "webhook at red.example answered 302"},
-		"not reached": {
-			func(*http.Request) (*http.Response, error) { return nil, errors.New("connection refused") },
-			"call webhook at red.example: connection refused",
-		},
+		"an error of its own": {answer{status: 503}, `webhook at red.example answered 503: "so it is"`},
+		"a redirect":          {answer{status: 307, location: "https://elsewhere.example/" + secret}, "webhook at red.example answered 307"},
+		"no redirect's place": {answer{status: 302}, "webhook at red.example answered 302"},
+		"not reached":         {answer{err: errors.New("connection refused")}, "call webhook at red.example: connection refused"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, 1, []string{"red"}, func(c *cluster) {
 				m := c.members[0]
-				m.hooks.turn(tt.answer)
+				m.hooks.turn(tt.answer, nil)
 				c.spend(600, "red")
 				const tries = 14
 				want := []time.Duration{0}
@@ -108,7 +104,7 @@ func TestRetry(t *testing.T) {
 					c.t.Errorf("logged %q, want %q", why, tt.logged)
 				}
 
-				m.hooks.turn(says(200))
+				m.hooks.turn(taken, nil)
 				<-time.After(2 * time.Hour)
 				if got := m.hooks.called(""); len(got) != tries+1 || m.teller.Pending() != 0 || len(c.untold(m)) != 0 {
 					c.t.Errorf("%d calls, pending %d, untold %v", len(got), m.teller.Pending(), c.untold(m))
@@ -124,7 +120,7 @@ func TestHangingWebhook(t *testing.T) {
 	others := []string{"blue", "green", "white"}
 	inCluster(t, 1, append([]string{"red"}, others...), func(c *cluster) {
 		m := c.members[0]
-		m.hooks.turn(at("red.example", hangs, says(204)))
+		m.hooks.turn(taken, map[string]answer{"red.example": {hangs: true}})
 		c.spend(600, "red")
 		<-time.After(time.Second)
 		c.spend(600, others...)
@@ -154,7 +150,7 @@ func TestManyHangingWebhooks(t *testing.T) {
 	}
 	inCluster(t, 1, teams, func(c *cluster) {
 		m := c.members[0]
-		m.hooks.turn(hangs)
+		m.hooks.turn(answer{hangs: true}, nil)
 		c.spend(600, teams...)
 		<-time.After(postTimeout - time.Second)
 		if got := len(m.hooks.called("")); got != callsMax {
@@ -200,7 +196,7 @@ func TestNextLeaderTakesOver(t *testing.T) {
 		c.spend(600, "told")
 		<-time.After(time.Second)
 		for _, m := range c.members {
-			m.hooks.turn(hangs)
+			m.hooks.turn(answer{hangs: true}, nil)
 		}
 		c.spend(600, teams...)
 		<-time.After(time.Second)
@@ -217,7 +213,7 @@ func TestNextLeaderTakesOver(t *testing.T) {
 			if m != old {
 				c.net.Cut(old.ip, m.ip)
 				rest = append(rest, m)
-				m.hooks.turn(says(204))
+				m.hooks.turn(taken, nil)
 			}
 		}
 		next := c.leader(rest...)

@@ -41,11 +41,22 @@ type call struct {
 	body   string
 }
 
+// answer is what a webhook does.
+type answer struct {
+	status   int
+	location string // of a redirect
+	err      error  // nothing is answered, and this is why
+	hangs    bool   // nothing is answered
+}
+
+var taken = answer{status: http.StatusNoContent}
+
 // hooks are the webhooks of all teams as one node reaches them.
 type hooks struct {
 	mu     sync.Mutex
 	calls  []call
-	answer func(req *http.Request) (*http.Response, error)
+	all    answer
+	others map[string]answer // by host, where it is not all's
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -56,16 +67,33 @@ func (h *hooks) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	h.mu.Lock()
 	h.calls = append(h.calls, call{time.Now(), req.URL.Host, req.Header, string(b)})
-	answer := h.answer
+	a, other := h.others[req.URL.Host]
+	if !other {
+		a = h.all
+	}
 	h.mu.Unlock()
-	return answer(req)
+	switch {
+	case a.hangs:
+		<-req.Context().Done()
+		return nil, req.Context().Err()
+	case a.err != nil:
+		return nil, a.err
+	}
+	resp := &http.Response{
+		StatusCode: a.status, Status: fmt.Sprint(a.status), Header: http.Header{}, Request: req,
+		Body: io.NopCloser(strings.NewReader("so it is")),
+	}
+	if a.location != "" {
+		resp.Header.Set("Location", a.location)
+	}
+	return resp, nil
 }
 
-// turn makes the webhooks answer otherwise from now on.
-func (h *hooks) turn(answer func(*http.Request) (*http.Response, error)) {
+// turn makes all webhooks answer so from now on, but for those at some hosts.
+func (h *hooks) turn(all answer, others map[string]answer) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.answer = answer
+	h.all, h.others = all, others
 }
 
 // called are the calls of one webhook so far, of all when host is empty.
@@ -78,35 +106,6 @@ func (h *hooks) called(host string) (out []call) {
 		}
 	}
 	return out
-}
-
-// says answers with a status, and a header when it is set.
-func says(status int, header ...string) func(*http.Request) (*http.Response, error) {
-	return func(req *http.Request) (*http.Response, error) {
-		resp := &http.Response{
-			StatusCode: status, Status: fmt.Sprint(status), Header: http.Header{}, Request: req, Body: io.NopCloser(strings.NewReader("so it is")),
-		}
-		for i := 0; i < len(header); i += 2 {
-			resp.Header.Set(header[i], header[i+1])
-		}
-		return resp, nil
-	}
-}
-
-// hangs answers nobody.
-func hangs(req *http.Request) (*http.Response, error) {
-	<-req.Context().Done()
-	return nil, req.Context().Err()
-}
-
-// at gives each webhook an answer of its own, and others this one.
-func at(host string, one, others func(*http.Request) (*http.Response, error)) func(*http.Request) (*http.Response, error) {
-	return func(req *http.Request) (*http.Response, error) {
-		if req.URL.Host == host {
-			return one(req)
-		}
-		return others(req)
-	}
 }
 
 // member is a node that runs, and its teller.
@@ -135,7 +134,7 @@ func inCluster(t *testing.T, nodes int, teams []string, play func(c *cluster)) {
 		c := &cluster{t: t, net: memnet.New(time.Millisecond)}
 		var peers []replica.Peer
 		for i := range nodes {
-			m := &member{id: string(rune('a' + i)), ip: fmt.Sprintf("127.0.0.%d", i+1), hooks: &hooks{answer: says(204)}}
+			m := &member{id: string(rune('a' + i)), ip: fmt.Sprintf("127.0.0.%d", i+1), hooks: &hooks{all: taken}}
 			c.members = append(c.members, m)
 			peers = append(peers, replica.Peer{ID: m.id, RaftAddress: m.ip + ":7071"})
 			t.Cleanup(c.net.Host(m.ip).Exit)
