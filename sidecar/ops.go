@@ -3,14 +3,9 @@ package sidecar
 import (
 	"encoding/json"
 	"net/http"
-	"strconv"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"github.com/sluice-gateway/sluice/sidecar/internal/link"
-	"github.com/sluice-gateway/sluice/sidecar/internal/route"
-	"github.com/sluice-gateway/sluice/sidecar/internal/usage"
 	"github.com/sluice-gateway/sluice/sidecar/lease"
 )
 
@@ -46,46 +41,6 @@ func answer(w http.ResponseWriter, code int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(code)
 	_, _ = w.Write([]byte(text + "\n"))
-}
-
-// status is what GET /status shows.
-type status struct {
-	Identity      string         `json:"identity"`
-	Build         string         `json:"build"`
-	Incarnation   string         `json:"incarnation"`
-	Draining      bool           `json:"draining"`
-	ConfigVersion uint64         `json:"config_version"`
-	SnapshotFault string         `json:"snapshot_fault,omitempty"`
-	Quotad        link.State     `json:"quotad"`
-	Problems      []string       `json:"problems"` // what an operator should look at; empty when all is well
-	Lease         lease.Stats    `json:"lease"`
-	Usage         usage.Stats    `json:"usage"`
-	Deployments   []route.Health `json:"deployments"`
-}
-
-func (s *Sidecar) status() status {
-	l := s.lease.Stats()
-	out := status{
-		Identity: s.cfg.Identity, Build: s.build, Incarnation: strconv.FormatUint(l.Incarnation, 16),
-		Draining: s.draining.Load(), ConfigVersion: s.acked.Load(), Quotad: s.link.State(), Lease: l,
-		Usage: s.usage.Stats(), Deployments: s.router.Health(time.Now()), Problems: []string{},
-	}
-	if p := s.snapshotFault.Load(); p != nil {
-		out.SnapshotFault = *p
-	}
-	problem := func(is bool, text string) {
-		if is {
-			out.Problems = append(out.Problems, text)
-		}
-	}
-	problem(!out.Quotad.Connected, "quotad is away")
-	problem(!l.Journal.OK, "no lease journal: "+l.Journal.Why)
-	problem(out.Usage.LastError != "", "usage events cannot be written: "+out.Usage.LastError)
-	problem(out.SnapshotFault != "", out.SnapshotFault)
-	for _, d := range out.Deployments {
-		problem(d.State != "closed", "deployment "+d.Deployment+" is "+d.State)
-	}
-	return out
 }
 
 // collect registers what the rooms count themselves.

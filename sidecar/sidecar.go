@@ -59,7 +59,7 @@ type Sidecar struct {
 	acked           atomic.Uint64 // newest snapshot in force
 	draining        atomic.Bool
 	cluster         atomic.Pointer[string]
-	snapshotFault   atomic.Pointer[string] // why the newest snapshot is not in force, or not on disk; nil when it is
+	snapshotFault   atomic.Pointer[string] // why the newest snapshot is not in force; nil when it is
 }
 
 // New opens the data directory and the listeners and puts the last good snapshot in force. The configuration must be
@@ -197,6 +197,7 @@ func (s *Sidecar) Run(ctx context.Context) error {
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	rooms, _ := errgroup.WithContext(life)
+	rooms.Go(func() error { return s.policy.Run(life) })
 	rooms.Go(func() error { return s.lease.Run(life) })
 	rooms.Go(func() error { return s.usage.Run(life) })
 	rooms.Go(func() error { return s.watch.Run(life) })
@@ -334,7 +335,10 @@ func (s *Sidecar) install(snap *quotav1.Snapshot) {
 		return
 	}
 	s.lease.Configure(snap.GetResources())
-	s.fault(s.policy.Install(rules, snap))
+	s.fault(nil)
+	if err := s.policy.Install(rules, snap); err != nil {
+		s.log.Error("configuration is in force and not on disk; it will be tried again", zap.Error(err))
+	}
 	s.acked.Store(rules.Version)
 	s.link.Send(&quotav1.SessionRequest{Message: &quotav1.SessionRequest_ConfigAck{
 		ConfigAck: &quotav1.ConfigAck{Version: rules.Version},

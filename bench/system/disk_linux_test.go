@@ -10,16 +10,7 @@ import (
 )
 
 // problems are what a sidecar's /status says is wrong.
-func (s *stack) problems(sc *sidecar) []string {
-	s.t.Helper()
-	b, err := get(sc.ops + "/status")
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	var out struct{ Problems []string }
-	s.decode(b, &out)
-	return out.Problems
-}
+func (s *stack) problems(sc *sidecar) []string { s.t.Helper(); return s.status(sc).Problems }
 
 func (s *stack) problem(sc *sidecar, text string) bool {
 	s.t.Helper()
@@ -98,10 +89,24 @@ func TestSidecarDiskFull(t *testing.T) {
 		if !s.problem(sc, "usage events cannot be written") || s.problem(sc, "journal") {
 			t.Errorf("problems of the successor: %v", s.problems(sc))
 		}
+
+		// A configuration that has no room is in force all the same, and is on disk once there is room.
+		s.apply(strings.Replace(whole(s.fakeURL), "model: m1", "model: m2", 1))
+		s.eventually("a snapshot that is not on disk", func() bool { return s.problem(sc, "keep snapshot") })
+		version := s.metric(sc, "sluice_config_version")
 		free()
 		s.eventually("the waiting events are on disk", func() bool { return s.metric(sc, "sluice_usage_unwritten") == 0 })
-		s.apply(strings.Replace(whole(s.fakeURL), "model: m1", "model: m2", 1)) // a snapshot is written when it arrives
 		s.eventually("no problems any more", func() bool { return len(s.problems(sc)) == 0 })
+		s.exact()
+		nd := s.nodes[0]
+		nd.kill()
+		sc.kill()
+		sc.run(t)
+		if got := s.metric(sc, "sluice_config_version"); got != version {
+			t.Errorf("without quotad configuration %g is in force, want %g", got, version)
+		}
+		nd.process = run(t, nd.id, "quotad", nd.args...)
+		s.eventually("it is connected again", func() bool { return s.metric(sc, "sluice_quotad_connected") == 1 })
 
 		// Killed with requests running, on a disk that is full again: they count as spent in full.
 		fill(t, small)

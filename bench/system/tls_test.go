@@ -7,7 +7,6 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"fmt"
 	"math/big"
 	"net"
 	"net/http/httptest"
@@ -161,27 +160,23 @@ func TestTLS(t *testing.T) {
 	for _, tc := range []struct {
 		name, identity string
 		flags          []string
-		want           string // in its log; empty: it is served
+		want           string // in its status; empty: it is served
 	}{
 		{"own name", "spiffe://x/gw", a.flags("spiffe://x/gw", "127.0.0.9"), ""},
 		{"another name", "spiffe://x/other", a.flags("spiffe://x/gw", "127.0.0.9"), "is not a URI name of the client certificate"},
-		{"certificate of another authority", "spiffe://x/gw", trusting(a, other.flags("spiffe://x/gw", "127.0.0.9")), "last_error"},
+		{"certificate of another authority", "spiffe://x/gw", trusting(a, other.flags("spiffe://x/gw", "127.0.0.9")), "Unavailable"},
 		{"quotad of another authority", "spiffe://x/gw", trusting(other, a.flags("spiffe://x/gw", "127.0.0.9")), "unknown authority"},
 	} {
 		t.Run("sidecar/"+tc.name, func(t *testing.T) {
 			sub := &stack{t: t}
 			sc := &sidecar{name: "sidecar-0"}
-			sc.process = run(t, sc.name, "sidecar", append([]string{
+			sc.args = append([]string{
 				"--identity", tc.identity, "--listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0", "--data-dir", t.TempDir(), "--quotad", plane,
-			}, tc.flags...)...)
-			if _, err := fmt.Sscanf(sc.line, "sidecar ready: data %s ops %s", &sc.url, &sc.ops); err != nil {
-				t.Fatalf("ready line %q: %v", sc.line, err)
-			}
-			sc.url = strings.TrimSuffix(sc.url, ",")
+			}, tc.flags...)
+			sc.run(t)
 			if tc.want != "" {
 				sub.eventually("it says why it is not served", func() bool {
-					b, err := get(sc.ops + "/status")
-					return err == nil && strings.Contains(b, tc.want) && !strings.Contains(b, `"last_error":""`)
+					return strings.Contains(sub.status(sc).Quotad.LastError, tc.want)
 				})
 				if sub.metric(sc, "sluice_quotad_connected") != 0 {
 					t.Error("it is connected")

@@ -71,6 +71,8 @@ type state struct {
 	next    time.Time
 }
 
+var errNotLeader = errors.New("this node no longer leads")
+
 // New makes a teller that calls webhooks with client; its redirects are not followed.
 func New(node Node, client *http.Client, log *zap.Logger) *Teller {
 	c := *client
@@ -148,7 +150,10 @@ func (t *Teller) look(ctx context.Context, calls *sync.WaitGroup, now time.Time)
 // tell takes an alert to its webhook once, and notes it when it was taken.
 func (t *Teller) tell(ctx context.Context, n notice, s *state) {
 	t.calls <- struct{}{}
-	err := t.post(ctx, n)
+	err := errNotLeader
+	if _, _, _, self := t.node.Leader(); self { // still, if it waited for its turn
+		err = t.post(ctx, n)
+	}
 	<-t.calls
 	if err == nil {
 		_, err = t.node.Propose(ctx, &raftlogv1.Op{Op: &raftlogv1.Op_AlertTold{AlertTold: &raftlogv1.AlertTold{

@@ -4,16 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/raft"
 	"go.uber.org/zap"
 
+	"github.com/sluice-gateway/sluice/bench/memnet"
 	raftlogv1 "github.com/sluice-gateway/sluice/proto/gen/raftlog/v1"
 )
 
@@ -112,40 +113,60 @@ func (r *running) waitApplied(index uint64) {
 
 // single is the configuration of a cluster of one.
 func single(t testing.TB) Config {
-	return Config{ID: "a", DataDir: t.TempDir(), RaftListen: "127.0.0.1:0", Bootstrap: true, FlushEvery: time.Hour,
+	host := memnet.New(0).Host("127.0.0.1")
+	return Config{ID: "a", DataDir: t.TempDir(), RaftListen: "127.0.0.1:0", Listen: host.Listen, Bootstrap: true, FlushEvery: time.Hour,
 		// Alone, it has nobody to wait for.
 		HeartbeatTimeout: 50 * time.Millisecond, ElectionTimeout: 50 * time.Millisecond, LeaderLeaseTimeout: 50 * time.Millisecond}
 }
 
-// opened is a Listen that gives out what is open already.
-func opened(l net.Listener) func(string, string) (net.Listener, error) {
-	return func(string, string) (net.Listener, error) { return l, nil }
+// inBubble plays on a virtual clock, which stands still while anything works: elections and leases do not depend on how
+// busy the machine is.
+func inBubble(t *testing.T, play func(t *testing.T)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		// Raft goes on for a moment after it was shut down, with handing over its leadership to who is gone as well. The
+		// bubble must not end before; this runs last.
+		t.Cleanup(func() { <-time.After(time.Minute) })
+		play(t)
+	})
 }
 
-// three returns the configurations of a cluster of three on loopback.
-func three(t testing.TB) []Config {
+// network joins nodes in memory, each on a machine of its own.
+type network struct {
+	*memnet.Net
+	ips map[string]string // by node
+}
+
+// three returns the configurations of a cluster of three on a network in memory, inside a bubble.
+func three(t *testing.T) ([]Config, network) {
 	t.Helper()
-	cfgs := make([]Config, 3)
-	peers := make([]Peer, 3)
-	for i := range cfgs {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		id := string(rune('a' + i))
-		peers[i] = Peer{ID: id, RaftAddress: l.Addr().String(), ClientAddress: id + ":7070", AdminAddress: id + ":7072"}
-		cfgs[i] = Config{ID: id, DataDir: t.TempDir(), RaftListen: l.Addr().String(), Listen: opened(l), Bootstrap: true, FlushEvery: time.Hour}
+	net := network{memnet.New(time.Millisecond), map[string]string{}}
+	var cfgs []Config
+	var peers []Peer
+	for i, id := range []string{"a", "b", "c"} {
+		ip := fmt.Sprintf("127.0.0.%d", i+1)
+		net.ips[id] = ip
+		host := net.Host(ip)
+		t.Cleanup(host.Exit) // raft leaves connections that it accepted to the other side
+		peers = append(peers, Peer{ID: id, RaftAddress: ip + ":7071", ClientAddress: id + ":7070", AdminAddress: id + ":7072"})
+		cfgs = append(cfgs, Config{
+			ID: id, DataDir: t.TempDir(), RaftListen: ip + ":7071", Listen: host.Listen, Dial: host.Dial, Bootstrap: true,
+			FlushEvery: time.Hour,
+		})
 	}
 	for i := range cfgs {
 		cfgs[i].Peers = peers
 	}
-	return cfgs
+	return cfgs, net
 }
 
-// again is the configuration of a second start: the first one's listener is closed.
-func again(c Config) Config {
-	c.Listen = nil
-	return c
+// cut takes a node off the network, until Heal.
+func (n network) cut(id string) {
+	for other, ip := range n.ips {
+		if other != id {
+			n.Cut(n.ips[id], ip)
+		}
+	}
 }
 
 func startAll(t testing.TB, cfgs []Config) []*running {

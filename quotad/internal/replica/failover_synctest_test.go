@@ -5,7 +5,6 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -13,56 +12,9 @@ import (
 	raftlogv1 "github.com/sluice-gateway/sluice/proto/gen/raftlog/v1"
 )
 
-// memNet joins nodes in memory, inside a bubble.
-type memNet struct {
-	transports map[string]*raft.InmemTransport
-}
-
-// bubble returns the configurations of three nodes that talk in memory.
-func bubble(t *testing.T) ([]Config, *memNet) {
-	t.Helper()
-	// Raft goes on for a moment after it was shut down, with handing over its leadership to who is gone as well. The
-	// bubble must not end before; this runs last.
-	t.Cleanup(func() { <-time.After(time.Minute) })
-	ids := []string{"a", "b", "c"}
-	net := &memNet{transports: map[string]*raft.InmemTransport{}}
-	var peers []Peer
-	for _, id := range ids {
-		addr, tr := raft.NewInmemTransportWithTimeout(raft.ServerAddress(id), 500*time.Millisecond)
-		net.transports[id] = tr
-		peers = append(peers, Peer{ID: id, RaftAddress: string(addr), ClientAddress: id + ":7070"})
-	}
-	var cfgs []Config
-	for _, id := range ids {
-		cfgs = append(cfgs, Config{ID: id, DataDir: t.TempDir(), Peers: peers, Bootstrap: true, Transport: net.transports[id]})
-		net.join(id)
-	}
-	return cfgs, net
-}
-
-// join connects a node with all others, both ways.
-func (n *memNet) join(id string) {
-	for other, tr := range n.transports {
-		if other != id {
-			tr.Connect(raft.ServerAddress(id), n.transports[id])
-			n.transports[id].Connect(raft.ServerAddress(other), tr)
-		}
-	}
-}
-
-// cut takes a node off the net.
-func (n *memNet) cut(id string) {
-	n.transports[id].DisconnectAll()
-	for other, tr := range n.transports {
-		if other != id {
-			tr.Disconnect(raft.ServerAddress(id))
-		}
-	}
-}
-
 func TestCutOffLeaderIsReplaced(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cfgs, net := bubble(t)
+	inBubble(t, func(t *testing.T) {
+		cfgs, net := three(t)
 		nodes := startAll(t, cfgs)
 		old, others := leaderOf(t, nodes...)
 		old.seal("k")
@@ -89,7 +41,7 @@ func TestCutOffLeaderIsReplaced(t *testing.T) {
 			t.Errorf("cluster time moved by %d ms while %d ms passed", got, passed)
 		}
 
-		net.join(old.cfg.ID)
+		net.Heal()
 		last := next.seal("k")
 		old.waitApplied(last.Index)
 		if got := old.sealed("k"); got != 3 || old.sealed("lost") != next.sealed("lost") {
@@ -111,8 +63,8 @@ func (l hungLog) StoreLogs(es []*raft.Log) error {
 }
 
 func TestLeaderWithAHungDiskIsReplaced(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cfgs, _ := bubble(t)
+	inBubble(t, func(t *testing.T) {
+		cfgs, _ := three(t)
 		gates := map[string]chan struct{}{}
 		for i := range cfgs {
 			gate := make(chan struct{}, 1)
@@ -175,8 +127,8 @@ func (l fullLog) StoreLogs(es []*raft.Log) error {
 // TestLeaderWithAFullDiskStandsAside: such a leader steps down at its first write, and is the first to stand again: its
 // votes are still written. It must not win, or nobody leads for as long as its disk is full.
 func TestLeaderWithAFullDiskStandsAside(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cfgs, _ := bubble(t)
+	inBubble(t, func(t *testing.T) {
+		cfgs, _ := three(t)
 		disks := map[string]*atomic.Bool{}
 		for i := range cfgs {
 			full := &atomic.Bool{}
@@ -224,8 +176,8 @@ func (r *running) lapsed(incarnation uint64) (lapsed bool) {
 }
 
 func TestSilentSidecarLapsesByACommittedTick(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cfgs, net := bubble(t)
+	inBubble(t, func(t *testing.T) {
+		cfgs, net := three(t)
 		nodes := startAll(t, cfgs)
 		old, others := leaderOf(t, nodes...)
 		began := time.Now()
@@ -251,7 +203,7 @@ func TestSilentSidecarLapsesByACommittedTick(t *testing.T) {
 		if old.lapsed(7) {
 			t.Error("lapsed on a node that cannot have heard of it")
 		}
-		net.join(old.cfg.ID)
+		net.Heal()
 		old.waitApplied(next.Status().Applied)
 		if !old.lapsed(7) {
 			t.Error("did not lapse on the healed node")
@@ -260,7 +212,7 @@ func TestSilentSidecarLapsesByACommittedTick(t *testing.T) {
 }
 
 func TestBudgetPeriodsFollowTheCalendar(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		// A bubble begins at the turn of 1999 to 2000, UTC. In the Azores it is an hour earlier.
 		addr, tr := raft.NewInmemTransport("a")
 		cfg := Config{ID: "a", DataDir: t.TempDir(), Bootstrap: true, Transport: tr, FlushEvery: 24 * time.Hour,

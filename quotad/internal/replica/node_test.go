@@ -20,28 +20,30 @@ import (
 )
 
 func TestSingleNodeServes(t *testing.T) {
-	n := start(t, single(t))
-	n.untilServing()
-	if r := n.seal("openai"); r.SealedVersion != 1 || r.Index == 0 {
-		t.Fatalf("first: %+v", r)
-	}
-	if r := n.seal("openai"); r.SealedVersion != 2 {
-		t.Fatalf("second: %+v", r)
-	}
-	if err := n.Linearizable(ctxFor(t)); err != nil {
-		t.Fatalf("Linearizable: %v", err)
-	}
-	s := n.Status()
-	if !s.Serving || s.State != "leader" || s.ClusterID == "" || s.LeaderID != "a" || len(s.Members) != 1 ||
-		!s.Members[0].Voter || !s.Members[0].Self || s.Violations != 0 || s.Applied == 0 {
-		t.Fatalf("status: %+v", s)
-	}
-	if id, _, _, self := n.Leader(); id != "a" || !self {
-		t.Fatalf("Leader: %q, self %v", id, self)
-	}
-	if s.NowMS < time.Now().Add(-time.Hour).UnixMilli() {
-		t.Fatalf("a new cluster's time is not seeded: %d", s.NowMS)
-	}
+	inBubble(t, func(t *testing.T) {
+		n := start(t, single(t))
+		n.untilServing()
+		if r := n.seal("openai"); r.SealedVersion != 1 || r.Index == 0 {
+			t.Fatalf("first: %+v", r)
+		}
+		if r := n.seal("openai"); r.SealedVersion != 2 {
+			t.Fatalf("second: %+v", r)
+		}
+		if err := n.Linearizable(ctxFor(t)); err != nil {
+			t.Fatalf("Linearizable: %v", err)
+		}
+		s := n.Status()
+		if !s.Serving || s.State != "leader" || s.ClusterID == "" || s.LeaderID != "a" || len(s.Members) != 1 ||
+			!s.Members[0].Voter || !s.Members[0].Self || s.Violations != 0 || s.Applied == 0 {
+			t.Fatalf("status: %+v", s)
+		}
+		if id, _, _, self := n.Leader(); id != "a" || !self {
+			t.Fatalf("Leader: %q, self %v", id, self)
+		}
+		if s.NowMS < time.Now().Add(-time.Hour).UnixMilli() {
+			t.Fatalf("a new cluster's time is not seeded: %d", s.NowMS)
+		}
+	})
 }
 
 func TestReplayIsExactlyOnce(t *testing.T) {
@@ -136,125 +138,6 @@ func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
-	}
-}
-
-func TestThreeNodesSurviveTheirLeader(t *testing.T) {
-	cfgs := three(t)
-	nodes := startAll(t, cfgs)
-	leader, others := leaderOf(t, nodes...)
-	last := leader.seal("k")
-	for _, n := range nodes {
-		n.waitApplied(last.Index)
-		if got := n.sealed("k"); got != 1 {
-			t.Fatalf("%v: version %d, want 1", n, got)
-		}
-	}
-	if leader.Status().Term == 0 {
-		t.Fatalf("status: %+v", leader.Status())
-	}
-	healthy := func() bool {
-		for _, m := range leader.Status().Members {
-			if !m.Self && (m.Lag != 0 || m.LastContact.IsZero() || !m.Voter) {
-				return false
-			}
-		}
-		return true
-	}
-	for ctx := ctxFor(t); !healthy(); {
-		if err := leader.Linearizable(ctx); err != nil { // sends a round of heartbeats
-			t.Fatalf("Linearizable: %v; members as the leader sees them: %+v", err, leader.Status().Members)
-		}
-	}
-	var notLeader ErrNotLeader
-	_, err := others[0].Propose(ctxFor(t), sealOp("k"))
-	if !errors.As(err, &notLeader) || notLeader.LeaderID != leader.cfg.ID ||
-		notLeader.ClientAddress != leader.cfg.ID+":7070" || notLeader.AdminAddress != leader.cfg.ID+":7072" {
-		t.Fatalf("Propose on a follower: %v", err)
-	}
-	if err := others[0].Linearizable(ctxFor(t)); !errors.As(err, &notLeader) {
-		t.Fatalf("Linearizable on a follower: %v", err)
-	}
-
-	before := leader.Status().NowMS
-	stopped := leader.cfg
-	leader.stop()
-	leader, others = leaderOf(t, others...)
-	if r := leader.seal("k"); r.SealedVersion != 2 {
-		t.Fatalf("after the failover: %+v", r)
-	}
-	if now := leader.Status().NowMS; now < before {
-		t.Fatalf("time went back from %d to %d", before, now)
-	}
-	back := start(t, again(configOf(cfgs, stopped.ID)))
-	last = leader.seal("k")
-	back.waitApplied(last.Index)
-	others[0].waitApplied(last.Index)
-	if a, b := back.sealed("k"), others[0].sealed("k"); a != 3 || b != 3 {
-		t.Fatalf("versions: got %d and %d, want 3", a, b)
-	}
-}
-
-func configOf(cfgs []Config, id string) Config {
-	for _, c := range cfgs {
-		if c.ID == id {
-			return c
-		}
-	}
-	panic("no such node")
-}
-
-func TestSnapshotReachesALaggingFollower(t *testing.T) {
-	cfgs := three(t)
-	nodes := startAll(t, cfgs)
-	leader, others := leaderOf(t, nodes...)
-	leader.seal("k")
-	lagging, other := others[0], others[1]
-	lagging.stop()
-	var last Result
-	for range 50 {
-		last = leader.seal("k")
-	}
-	other.waitApplied(last.Index)
-	leader.snapshot()
-	other.snapshot()
-	last = leader.seal("k")
-
-	back := start(t, again(configOf(cfgs, lagging.cfg.ID)))
-	back.waitApplied(last.Index)
-	if got := back.sealed("k"); got != 52 {
-		t.Fatalf("version: got %d, want 52", got)
-	}
-	if got := back.Status().ClusterID; got != leader.Status().ClusterID {
-		t.Fatalf("cluster: got %q, want %q", got, leader.Status().ClusterID)
-	}
-	list, err := back.store.Snapshots().List()
-	if err != nil || len(list) == 0 {
-		t.Fatalf("no snapshot was installed: %v, %v", list, err)
-	}
-	// The restored state is on disk, and replay goes on from it.
-	back.stop()
-	back = start(t, again(configOf(cfgs, lagging.cfg.ID)))
-	last = leader.seal("k")
-	back.waitApplied(last.Index)
-	if got := back.sealed("k"); got != 53 {
-		t.Fatalf("version after a restart: got %d, want 53", got)
-	}
-}
-
-func TestWipedFollowerComesBackWithoutBootstrap(t *testing.T) {
-	cfgs := three(t)
-	nodes := startAll(t, cfgs)
-	leader, others := leaderOf(t, nodes...)
-	leader.seal("k")
-	wiped := configOf(cfgs, others[0].cfg.ID)
-	others[0].stop()
-	must(t, os.RemoveAll(wiped.DataDir))
-	back := start(t, again(wiped))
-	last := leader.seal("k")
-	back.waitApplied(last.Index)
-	if got, want := back.Status().ClusterID, leader.Status().ClusterID; got != want || back.sealed("k") != 2 {
-		t.Fatalf("cluster %q, want %q; version %d, want 2", got, want, back.sealed("k"))
 	}
 }
 

@@ -15,7 +15,12 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/sluice-gateway/sluice/bench/memnet"
 )
+
+// Certificates are valid in bubbles, which begin with the year 2000, and outside.
+var validFrom, validUntil = time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2199, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // authority signs certificates for tests.
 type authority struct {
@@ -30,7 +35,7 @@ func newAuthority(t *testing.T) *authority {
 	must(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign,
+		NotBefore: validFrom, NotAfter: validUntil, KeyUsage: x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	must(t, err)
@@ -49,8 +54,8 @@ func (a *authority) config(t *testing.T, uri string) *tls.Config {
 	u, err := url.Parse(uri)
 	must(t, err)
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(2), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		KeyUsage: x509.KeyUsageDigitalSignature, URIs: []*url.URL{u}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		SerialNumber: big.NewInt(2), NotBefore: validFrom, NotAfter: validUntil,
+		KeyUsage: x509.KeyUsageDigitalSignature, URIs: []*url.URL{u}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv4(127, 0, 0, 2), net.IPv4(127, 0, 0, 3)},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
@@ -62,17 +67,19 @@ func (a *authority) config(t *testing.T, uri string) *tls.Config {
 }
 
 func TestThreeNodesOverTLS(t *testing.T) {
-	ca := newAuthority(t)
-	cfgs := three(t)
-	for i := range cfgs {
-		cfgs[i].TLS = ca.config(t, "spiffe://example.org/quotad/"+cfgs[i].ID)
-	}
-	nodes := startAll(t, cfgs)
-	leader, others := leaderOf(t, nodes...)
-	last := leader.seal("k")
-	for _, n := range others {
-		n.waitApplied(last.Index)
-	}
+	inBubble(t, func(t *testing.T) {
+		ca := newAuthority(t)
+		cfgs, _ := three(t)
+		for i := range cfgs {
+			cfgs[i].TLS = ca.config(t, "spiffe://example.org/quotad/"+cfgs[i].ID)
+		}
+		nodes := startAll(t, cfgs)
+		leader, others := leaderOf(t, nodes...)
+		last := leader.seal("k")
+		for _, n := range others {
+			n.waitApplied(last.Index)
+		}
+	})
 }
 
 func TestOnlyNodesAreTalkedTo(t *testing.T) {
@@ -92,44 +99,49 @@ func TestOnlyNodesAreTalkedTo(t *testing.T) {
 		{name: "no protocol", dialler: ca.config(t, "spiffe://example.org/quotad/b")},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s, addr := listenTLS(t, ca, "spiffe://example.org/quotad/a", "a")
-			read := make(chan error, 1)
-			go func() {
-				c, err := s.Accept()
-				if err == nil {
-					defer c.Close()
-					_, err = c.Read(make([]byte, 1))
+			inBubble(t, func(t *testing.T) {
+				s, addr := listenTLS(t, memnet.New(0), ca, "spiffe://example.org/quotad/a", "a")
+				read := make(chan error, 1)
+				go func() {
+					c, err := s.Accept()
+					if err == nil {
+						defer c.Close()
+						_, err = c.Read(make([]byte, 1))
+					}
+					read <- err
+				}()
+				cfg := tt.dialler.Clone()
+				cfg.RootCAs, cfg.ServerName = ca.pool, "127.0.0.1"
+				if tt.alpn != "" {
+					cfg.NextProtos = []string{tt.alpn}
 				}
-				read <- err
-			}()
-			cfg := tt.dialler.Clone()
-			cfg.RootCAs = ca.pool
-			if tt.alpn != "" {
-				cfg.NextProtos = []string{tt.alpn}
-			}
-			c, err := tls.Dial("tcp", addr, cfg)
-			if err == nil {
-				defer c.Close()
-				_, _ = c.Write([]byte{1}) // fails or not: the other side decides
-			}
-			if err := <-read; (err == nil) != tt.accepted {
-				t.Fatalf("first byte read: %v, want accepted %v", err, tt.accepted)
-			}
+				raw, err := s.dial(t.Context(), "tcp", addr)
+				must(t, err)
+				c := tls.Client(raw, cfg)
+				if c.Handshake() == nil {
+					_, _ = c.Write([]byte{1}) // fails or not: the other side decides
+				}
+				c.Close()
+				if err := <-read; (err == nil) != tt.accepted {
+					t.Fatalf("first byte read: %v, want accepted %v", err, tt.accepted)
+				}
+			})
 		})
 	}
 }
 
-// listenTLS listens as a node, which knows peer a at its own address, and b.
-func listenTLS(t *testing.T, ca *authority, uri, id string) (*streams, string) {
+// listenTLS listens as a node, which knows peer id at its own address, and b.
+func listenTLS(t *testing.T, net *memnet.Net, ca *authority, uri, id string) (*streams, string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	host := net.Host("127.0.0.1")
+	l, err := host.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	t.Cleanup(func() { l.Close() })
 	cfg := ca.config(t, uri)
 	cfg.NextProtos = []string{alpnRaft}
 	cfg.MinVersion = tls.VersionTLS13
 	cfg.ClientAuth = tls.RequireAndVerifyClientCert
-	return &streams{Listener: l, dial: (&net.Dialer{}).DialContext, tls: cfg, ids: map[string]string{l.Addr().String(): id, "127.0.0.1:1": "b"}}, l.Addr().String()
+	return &streams{Listener: l, dial: host.Dial, tls: cfg, ids: map[string]string{l.Addr().String(): id, "127.0.0.1:1": "b"}}, l.Addr().String()
 }
 
 func TestDialChecksWhoAnswers(t *testing.T) {
@@ -143,25 +155,28 @@ func TestDialChecksWhoAnswers(t *testing.T) {
 		{name: "a sidecar", uri: "spiffe://example.org/sidecar/a", want: errNotPeer},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			answering, addr := listenTLS(t, ca, tt.uri, "a")
-			dialling, _ := listenTLS(t, ca, "spiffe://example.org/quotad/b", "b")
-			dialling.ids[addr] = "a"
-			done := make(chan struct{})
-			go func() {
-				defer close(done)
-				if c, err := answering.Accept(); err == nil {
-					_, _ = c.Read(make([]byte, 1)) // makes the handshake
+			inBubble(t, func(t *testing.T) {
+				net := memnet.New(0)
+				answering, addr := listenTLS(t, net, ca, tt.uri, "a")
+				dialling, _ := listenTLS(t, net, ca, "spiffe://example.org/quotad/b", "b")
+				dialling.ids[addr] = "a"
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					if c, err := answering.Accept(); err == nil {
+						_, _ = c.Read(make([]byte, 1)) // makes the handshake
+						c.Close()
+					}
+				}()
+				c, err := dialling.Dial(raft.ServerAddress(addr), time.Minute)
+				if !errors.Is(err, tt.want) {
+					t.Fatalf("Dial: got %v, want %v", err, tt.want)
+				}
+				if c != nil {
 					c.Close()
 				}
-			}()
-			c, err := dialling.Dial(raft.ServerAddress(addr), time.Minute)
-			if !errors.Is(err, tt.want) {
-				t.Fatalf("Dial: got %v, want %v", err, tt.want)
-			}
-			if c != nil {
-				c.Close()
-			}
-			<-done
+				<-done
+			})
 		})
 	}
 }

@@ -14,6 +14,23 @@ const (
 	Money // nano-dollars a month
 )
 
+// String is the kind in a resource's name, empty for one that is not known.
+func (k Kind) String() string {
+	switch k {
+	case Requests:
+		return "requests_per_minute"
+	case InputTokens:
+		return "input_tokens_per_minute"
+	case OutputTokens:
+		return "output_tokens_per_minute"
+	case TotalTokens:
+		return "tokens_per_minute"
+	case Money:
+		return "budget"
+	}
+	return ""
+}
+
 // Resource is one limited thing in one scope.
 type Resource struct {
 	ID           uint64
@@ -28,17 +45,8 @@ type Resource struct {
 
 // Name is the resource as a refusal names it, for example key_tokens_per_minute.
 func (r *Resource) Name() string {
-	switch r.Kind {
-	case Requests:
-		return r.Scope + "_requests_per_minute"
-	case InputTokens:
-		return r.Scope + "_input_tokens_per_minute"
-	case OutputTokens:
-		return r.Scope + "_output_tokens_per_minute"
-	case TotalTokens:
-		return r.Scope + "_tokens_per_minute"
-	case Money:
-		return r.Scope + "_budget"
+	if kind := r.Kind.String(); kind != "" {
+		return r.Scope + "_" + kind
 	}
 	return r.Scope
 }

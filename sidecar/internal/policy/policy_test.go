@@ -3,10 +3,12 @@ package policy
 import (
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -247,17 +249,47 @@ func TestDamagedFile(t *testing.T) {
 	}
 }
 
-// TestDiskFault: rules are in force even when they cannot be kept, and the fault is told; without a directory none is
-// kept, which is no fault.
+// TestDiskFault: rules are in force even when they cannot be kept, and the fault is told until they are kept after
+// all; what comes in between is the one that is kept. Without a directory none is kept, which is no fault.
 func TestDiskFault(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "gone")
+		s := NewStore(dir)
+		go func() { _ = s.Run(t.Context()) }()
+		for version := uint64(7); version <= 8; version++ {
+			snap := snapshot(version)
+			err := s.Install(compiled(t, snap), snap)
+			if want := fmt.Sprintf("keep snapshot %d on disk", version); err == nil || !strings.Contains(err.Error(), want) ||
+				!errors.Is(s.Fault(), err) || s.Rules().Version != version {
+				t.Errorf("%v, then %v", err, s.Fault())
+			}
+			<-time.After(10 * keepAgain)
+			if s.Fault() == nil {
+				t.Error("no fault, and still no directory")
+			}
+		}
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(2 * keepAgain)
+		if s.Fault() != nil {
+			t.Errorf("a fault that is over: %v", s.Fault())
+		}
+		if snap, err := NewStore(dir).Load(); err != nil || snap.GetVersion() != 8 {
+			t.Errorf("on disk is %d: %v", snap.GetVersion(), err)
+		}
+		// What is on disk is not written again.
+		if err := os.Remove(filepath.Join(dir, snapshotFile)); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(2 * keepAgain)
+		if snap, err := NewStore(dir).Load(); snap != nil || err != nil {
+			t.Errorf("%v %v", snap, err)
+		}
+	})
 	snap := snapshot(7)
-	s := NewStore(filepath.Join(t.TempDir(), "gone"))
-	err := s.Install(compiled(t, snap), snap)
-	if err == nil || !strings.Contains(err.Error(), "keep snapshot 7 on disk") || s.Rules() == nil {
-		t.Errorf("%v", err)
-	}
-	s = NewStore("")
-	if err := s.Install(compiled(t, snap), snap); err != nil || s.Rules().Version != 7 {
+	s := NewStore("")
+	if err := s.Install(compiled(t, snap), snap); err != nil || s.Rules().Version != 7 || s.Fault() != nil {
 		t.Errorf("%v", err)
 	}
 	if snap, err := s.Load(); snap != nil || err != nil {

@@ -1,13 +1,16 @@
 package policy
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	quotav1 "github.com/sluice-gateway/sluice/proto/gen/quota/v1"
 	"google.golang.org/protobuf/proto"
@@ -15,6 +18,9 @@ import (
 
 // snapshotFile holds the SHA-256 of a snapshot, then the snapshot: a flipped bit may make a valid one of it.
 const snapshotFile = "snapshot.pb"
+
+// keepAgain is how often a snapshot that could not be written is tried again.
+const keepAgain = 2 * time.Second
 
 var errDamaged = errors.New("last good snapshot is damaged")
 
@@ -24,6 +30,10 @@ type Store struct {
 	dir     string
 	rules   atomic.Pointer[Rules]
 	secrets atomic.Pointer[map[string][]byte]
+	fault   atomic.Pointer[error] // of the newest write
+
+	disk   sync.Mutex        // held while the file is written
+	unkept *quotav1.Snapshot // the one in force, while it is not on disk; guarded by disk
 }
 
 // NewStore makes a store with its last good snapshot in dir; an empty dir keeps none.
@@ -52,21 +62,59 @@ func (s *Store) SetSecrets(c *quotav1.Credentials) {
 }
 
 // Install puts rules in force and then the snapshot they were compiled from on disk. An error means that only the
-// latter failed: a restart without quotad would have the snapshot before.
+// latter failed: until Run has made up for it, a restart without quotad would have the snapshot before.
 func (s *Store) Install(r *Rules, snap *quotav1.Snapshot) error {
 	s.rules.Store(r)
 	if s.dir == "" {
 		return nil
 	}
-	b, err := proto.Marshal(snap)
+	s.disk.Lock()
+	defer s.disk.Unlock()
+	s.unkept = snap
+	s.keep()
+	return s.Fault()
+}
+
+// Fault says why the snapshot in force is not on disk, nil when it is.
+func (s *Store) Fault() error {
+	if err := s.fault.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// Run tries again, until ctx ends, to put on disk what could not be put there.
+func (s *Store) Run(ctx context.Context) error {
+	again := time.NewTicker(keepAgain)
+	defer again.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-again.C:
+			s.disk.Lock()
+			if s.unkept != nil {
+				s.keep()
+			}
+			s.disk.Unlock()
+		}
+	}
+}
+
+// keep puts unkept on disk. It is called with disk held.
+func (s *Store) keep() {
+	b, err := proto.Marshal(s.unkept)
 	if err == nil {
 		sum := sha256.Sum256(b)
 		err = writeFile(filepath.Join(s.dir, snapshotFile), append(sum[:], b...))
 	}
 	if err != nil {
-		return fmt.Errorf("keep snapshot %d on disk: %w", r.Version, err)
+		err = fmt.Errorf("keep snapshot %d on disk: %w", s.unkept.GetVersion(), err)
+		s.fault.Store(&err)
+		return
 	}
-	return nil
+	s.unkept = nil
+	s.fault.Store(nil)
 }
 
 // Load puts the last good snapshot on disk in force. It returns the snapshot, or nil when there is none.
