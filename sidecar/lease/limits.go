@@ -7,7 +7,7 @@ const (
 	// MaxNeeds is how many resources one request may draw on. More is a BUG panic.
 	MaxNeeds = 12
 	// MaxNoteBytes is how long a reservation's note may be. More is a BUG panic.
-	MaxNoteBytes = 200
+	MaxNoteBytes = 272
 	// maxAsksPerRenew bounds a message; further requests wait for the next one.
 	maxAsksPerRenew = 256
 	// maxWaiting bounds the requests that wait for quotad; beyond it they are refused at once as throttled or

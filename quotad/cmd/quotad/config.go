@@ -48,14 +48,18 @@ func applyCommand(c *console) *cobra.Command {
 		}
 		return c.print(cmd.OutOrStdout(), m, func(w *tabwriter.Writer) {
 			differences(w, m.GetDifferences(), colourful(cmd.OutOrStdout()))
-			verb := "applied"
-			if req.GetDryRun() {
-				verb = "would change (dry run)"
-			}
-			fmt.Fprintf(w, "%d %s; version %d\n", len(m.GetDifferences()), verb, m.GetVersion())
+			fmt.Fprintf(w, "%d %s; version %d\n", len(m.GetDifferences()), verb("applied", req.GetDryRun()), m.GetVersion())
 		})
 	}
 	return cmd
+}
+
+// verb says what happened to the objects of a diff.
+func verb(done string, dryRun bool) string {
+	if dryRun {
+		return "would change (dry run)"
+	}
+	return done
 }
 
 // summaryNames is how many objects a summary names.
@@ -167,7 +171,7 @@ func rollbackCommand(c *console) *cobra.Command {
 		}
 		return c.print(cmd.OutOrStdout(), m, func(w *tabwriter.Writer) {
 			differences(w, m.GetDifferences(), colourful(cmd.OutOrStdout()))
-			fmt.Fprintf(w, "%d changed; version %d\n", len(m.GetDifferences()), m.GetVersion())
+			fmt.Fprintf(w, "%d %s; version %d\n", len(m.GetDifferences()), verb("changed", req.GetDryRun()), m.GetVersion())
 		})
 	}
 	return cmd

@@ -169,7 +169,7 @@ func TestApply(t *testing.T) {
 			version = strings.Fields(l)[0]
 		}
 	}
-	columns(t, o.run("rollback", version, "--dry-run"), "+ team blue", "2 changed")
+	columns(t, o.run("rollback", version, "--dry-run"), "+ team blue", "2 would change (dry run)")
 	columns(t, o.run("rollback", version), "+ team blue", "2 changed")
 	columns(t, o.run("get", "team"), "team blue", "team red")
 

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -289,7 +290,9 @@ func TestRefusals(t *testing.T) {
 		{"revoke: no key", refusal(p, client.RevokeKey, &adminv1.RevokeKeyRequest{Id: "x"}), connect.CodeNotFound, `no key "x"`},
 		{"credential: unknown", refusal(p, client.SetCredential, &adminv1.SetCredentialRequest{Name: "x", Secret: []byte("s")}), connect.CodeNotFound, "org.yaml configures main"},
 		{"credential: empty", refusal(p, client.SetCredential, &adminv1.SetCredentialRequest{Name: "main", Secret: []byte(" \n")}), connect.CodeInvalidArgument, "secret: empty"},
-		{"credential: long", refusal(p, client.SetCredential, &adminv1.SetCredentialRequest{Name: "main", Secret: make([]byte, 70<<10)}), connect.CodeInvalidArgument, "too long"},
+		{"credential: two lines", refusal(p, client.SetCredential, &adminv1.SetCredentialRequest{Name: "main", Secret: []byte("s\nt\n")}), connect.CodeInvalidArgument, "byte 2"},
+		{"credential: no ASCII", refusal(p, client.SetCredential, &adminv1.SetCredentialRequest{Name: "main", Secret: []byte("é")}), connect.CodeInvalidArgument, "byte 1"},
+		{"credential: long", refusal(p, client.SetCredential, &adminv1.SetCredentialRequest{Name: "main", Secret: bytes.Repeat([]byte("s"), 70<<10)}), connect.CodeInvalidArgument, "too long"},
 		{"budgets: no team", refusal(p, client.ShowBudgets, &adminv1.ShowBudgetsRequest{Team: "x"}), connect.CodeNotFound, `no team "x"`},
 		{"credit: no reason", refusal(p, client.CreditBudget, &adminv1.CreditBudgetRequest{Team: "red", AmountNano: 1}), connect.CodeInvalidArgument, "reason: required"},
 		{"credit: nothing", refusal(p, client.CreditBudget, &adminv1.CreditBudgetRequest{Team: "red", Reason: "r"}), connect.CodeInvalidArgument, "must not be 0"},

@@ -138,7 +138,11 @@ func (s *Service) SetCredential(ctx context.Context, req *connect.Request[adminv
 	if !found {
 		return nil, missing("no credential %q: org.yaml configures %s", name, strings.Join(known, ", "))
 	}
-	sealed, keyID, err := s.ring.Seal(name, bytes.TrimSpace(req.Msg.GetSecret()))
+	secret := bytes.TrimSpace(req.Msg.GetSecret())
+	if i := bytes.IndexFunc(secret, func(r rune) bool { return r < ' ' || r > '~' }); i >= 0 {
+		return nil, badInput("secret: byte %d cannot stand in a header field: one line of visible ASCII is wanted", i+1)
+	}
+	sealed, keyID, err := s.ring.Seal(name, secret)
 	if errors.Is(err, keyring.ErrSecret) {
 		return nil, badInput("secret: empty or too long")
 	}

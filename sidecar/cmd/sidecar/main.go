@@ -63,6 +63,7 @@ func run(ctx context.Context, cfg sidecar.Config) error {
 	zc := zap.NewProductionConfig()
 	zc.Level = zap.NewAtomicLevelAt(cfg.LogLevel)
 	zc.Sampling = nil
+	zc.DisableStacktrace = true // errors are the world's faults, not ours; a panic is logged with its stack
 	log, err := zc.Build()
 	if err != nil {
 		return err

@@ -161,6 +161,7 @@ func appendNeeds(dst []lease.Need, draws []*exchange.Resource, input, output int
 
 // release gives an open reservation back: whole, unless the team pays for what failed attempts used.
 func (g *Gateway) release(f *flow) {
+	g.recordWasted(f)
 	switch {
 	case !f.hold.Valid() || f.settled:
 	case f.wasted != exchange.Tokens{}:

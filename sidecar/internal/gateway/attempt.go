@@ -237,7 +237,7 @@ func (g *Gateway) inputOf(f *flow) int64 {
 }
 
 // failed records an attempt that brought nothing. What the provider may invoice for it is the platform's, or the
-// team's when its policy says so.
+// team's when its policy says so or its caller has left.
 func (g *Gateway) failed(f *flow, d *exchange.Deployment, number int, start time.Time, ans *relay.Answer, failure *exchange.Failure) {
 	g.Metrics.UpstreamFailures.WithLabelValues(d.ID, kindName(failure.Kind)).Inc()
 	switch failure.Kind {
@@ -247,13 +247,16 @@ func (g *Gateway) failed(f *flow, d *exchange.Deployment, number int, start time
 			zap.String("code", failure.Code), zap.String("request_id", f.req.ID))
 	}
 	e := ended{d: d, number: number, start: start, ans: ans, usage: ans.Usage, status: usagev1.Status_STATUS_FAILED}
+	e.platform = !f.who.PaysFailed
 	if failure.Kind == exchange.FailCancelled {
 		e.status = usagev1.Status_STATUS_CANCELLED
+		// Who asks and leaves pays for what was asked, or a budget would not bind those who hang up in time. That the
+		// sidecar stops is not the caller's doing.
+		e.platform = e.platform && f.cut.Load()
 	}
 	if ans.Sent && ans.Usage.Source != exchange.FromProvider && mayBeInvoiced(failure.Kind) {
 		e.usage = exchange.Usage{Tokens: exchange.Tokens{Input: g.inputOf(f)}, Source: exchange.FromEstimate}
 	}
-	e.platform = !f.who.PaysFailed
 	cost := g.event(f, e)
 	if e.platform {
 		g.Metrics.PlatformCost.Add(float64(cost))
@@ -267,7 +270,7 @@ func (g *Gateway) failed(f *flow, d *exchange.Deployment, number int, start time
 // took the request and no more is known. One that answered with an error does not.
 func mayBeInvoiced(k exchange.FailureKind) bool {
 	switch k {
-	case exchange.FailTimeout, exchange.FailCut, exchange.FailConnect:
+	case exchange.FailTimeout, exchange.FailCut, exchange.FailConnect, exchange.FailCancelled:
 		return true
 	}
 	return false
@@ -289,6 +292,7 @@ type ended struct {
 // done is steps 7 and 8 of an answered request: settle, then the usage event. For a stream both happen before its
 // last bytes go out, because clients hang up on [DONE].
 func (g *Gateway) done(f *flow, e ended) {
+	g.recordWasted(f)
 	cost := g.event(f, e)
 	g.settle(f, e.usage, cost)
 }
@@ -300,7 +304,7 @@ func (g *Gateway) event(f *flow, e ended) exchange.NanoUSD {
 	if e.firstToken == 0 {
 		e.firstToken = e.ans.FirstToken
 	}
-	g.Usage.Record(&usagev1.Event{
+	ev := &usagev1.Event{
 		RequestId: f.req.ID, Attempt: int32(e.number), AtMs: end.UnixMilli(),
 		Team: f.who.Team, Key: f.who.Key, App: f.who.App, Feature: f.req.Feature, UserSha256: f.req.UserSHA256,
 		Alias: f.alias.Name, Deployment: e.d.ID, Billed: e.billed, Status: e.status,
@@ -309,6 +313,20 @@ func (g *Gateway) event(f *flow, e ended) exchange.NanoUSD {
 		CostNano: int64(cost), PriceVersion: version,
 		UpstreamStatus: int32(e.ans.Status), UpstreamRequestId: e.ans.UpstreamRequestID,
 		FirstTokenMs: e.firstToken.Milliseconds(), DurationMs: end.Sub(e.start).Milliseconds(),
-	})
+	}
+	if !e.billed && !e.platform && cost > 0 {
+		f.wastedEvents = append(f.wastedEvents, ev)
+	} else {
+		g.Usage.Record(ev)
+	}
 	return cost
+}
+
+// recordWasted records the failed attempts that the team pays for. It comes with the settle that pays for them: if the
+// process is killed before, the reservation counts as spent whole, and they are part of it.
+func (g *Gateway) recordWasted(f *flow) {
+	for _, ev := range f.wastedEvents {
+		g.Usage.Record(ev)
+	}
+	f.wastedEvents = nil
 }

@@ -15,15 +15,18 @@ import (
 const requestIDKept = 36
 
 // note is what the journal keeps of a request, so that the successor of a killed process can write its usage row:
-// three strings, each behind its length, then the start in Unix milliseconds, the tokens and the cost as varints.
+// strings, each behind its length, then the start in Unix milliseconds, the tokens and the cost as varints, then the
+// team: its key may be gone from the configuration by then, and the money is the team's all the same.
 func (f *flow) note() []byte {
 	b := make([]byte, 0, lease.MaxNoteBytes)
-	for _, s := range [...]string{clipTo(f.req.ID, requestIDKept), f.who.Key, f.alias.Name} {
-		b = append(binary.AppendUvarint(b, uint64(len(s))), s...)
-	}
+	text := func(s string) { b = append(binary.AppendUvarint(b, uint64(len(s))), s...) }
+	text(clipTo(f.req.ID, requestIDKept))
+	text(f.who.Key)
+	text(f.alias.Name)
 	for _, n := range [...]int64{f.began.UnixMilli(), f.reserved.input, f.reserved.output, int64(f.reserved.cost)} {
 		b = binary.AppendUvarint(b, uint64(n))
 	}
+	text(f.who.Team)
 	if len(b) > lease.MaxNoteBytes {
 		return nil // its money is journalled all the same
 	}
@@ -34,25 +37,37 @@ var errNote = errors.New("note of a lost request is damaged")
 
 // LostEvent makes the usage event of a request that was open when its process died: what was reserved counts as used.
 func LostEvent(rules *policy.Rules, note []byte) (*usagev1.Event, error) {
-	var text [3]string
-	for i := range text {
+	number := func() (n uint64, ok bool) {
 		n, w := binary.Uvarint(note)
-		if w <= 0 || n > uint64(len(note)-w) {
-			return nil, errNote
-		}
-		text[i] = string(note[w : w+int(n)])
-		note = note[w+int(n):]
+		note = note[max(w, 0):]
+		return n, w > 0
 	}
-	var num [4]int64
-	for i := range num {
-		n, w := binary.Uvarint(note)
-		if w <= 0 {
-			return nil, errNote
+	text := func() (s string, ok bool) {
+		n, ok := number()
+		if !ok || n > uint64(len(note)) {
+			return "", false
 		}
-		num[i], note = int64(n), note[w:]
+		s, note = string(note[:n]), note[n:]
+		return s, true
+	}
+	var words [4]string // request id, key, alias; behind the numbers the team
+	var num [4]int64
+	whole := true
+	for i := range 3 {
+		s, ok := text()
+		words[i], whole = s, whole && ok
+	}
+	for i := range num {
+		n, ok := number()
+		num[i], whole = int64(n), whole && ok
+	}
+	s, ok := text()
+	words[3], whole = s, whole && ok
+	if !whole {
+		return nil, errNote
 	}
 	e := &usagev1.Event{
-		RequestId: text[0], Attempt: 1, AtMs: num[0], Key: text[1], Alias: text[2], Billed: true,
+		RequestId: words[0], Attempt: 1, AtMs: num[0], Key: words[1], Alias: words[2], Team: words[3], Billed: true,
 		Status: usagev1.Status_STATUS_LOST, Source: usagev1.Source_SOURCE_RESERVATION,
 		Tokens: &usagev1.Tokens{Input: num[1], Output: num[2]}, CostNano: num[3],
 	}
@@ -60,7 +75,7 @@ func LostEvent(rules *policy.Rules, note []byte) (*usagev1.Event, error) {
 		return e, nil
 	}
 	if p := rules.Key(e.GetKey()); p != nil {
-		e.Team, e.App = p.Team, p.App
+		e.App = p.App
 	}
 	if a := rules.Alias(e.GetAlias()); a != nil && len(a.Targets) > 0 {
 		_, e.PriceVersion, _ = rules.Price(time.UnixMilli(e.GetAtMs()), a.Targets[0].Deployment)

@@ -63,7 +63,7 @@ func (f *flow) cancelled() *refusal {
 	if f.cut.Load() {
 		return stopping()
 	}
-	return &refusal{status: statusGone}
+	return &refusal{status: statusGone, kind: typeInvalid, code: "caller_gone", message: "the caller has left"}
 }
 
 // refuse answers with a refusal, in the caller's dialect, into a response nothing was written to.
@@ -127,8 +127,6 @@ func kindName(k exchange.FailureKind) string {
 
 func (g *Gateway) commonHeaders(f *flow) {
 	h := &f.c.Response.Header
-	var date [32]byte // RFC 9110, 6.6.1 asks for it; fasthttp's own needs a goroutine that never ends
-	h.SetBytesV("date", fasthttp.AppendHTTPDate(date[:0], time.Now()))
 	h.Set("x-request-id", f.req.ID)
 	if f.rules != nil {
 		h.Set("x-gw-config-version", strconv.FormatUint(f.rules.Version, 10))

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	usagev1 "github.com/sluice-gateway/sluice/proto/gen/usage/v1"
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 	"github.com/sluice-gateway/sluice/sidecar/internal/estimate"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
@@ -84,8 +85,9 @@ type flow struct {
 	streaming bool                 // a stream has taken over: its end settles
 	settled   bool
 
-	wasted     exchange.Tokens // of failed attempts that the team pays for
-	wastedCost exchange.NanoUSD
+	wasted       exchange.Tokens // of failed attempts that the team pays for
+	wastedCost   exchange.NanoUSD
+	wastedEvents []*usagev1.Event // the same, not recorded yet
 }
 
 // attempt is one call to one deployment.

@@ -25,6 +25,10 @@ const (
 	settleWait = 2 * time.Second
 )
 
+// fasthttp puts a date on every response (RFC 9110, 6.6.1), and will not take one from us. It keeps it with a goroutine
+// that never ends, which begins here, outside of any bubble of a test.
+func init() { new(fasthttp.ResponseHeader).AppendBytes(nil) }
+
 // Server is the data listener.
 type Server struct {
 	g    *Gateway
@@ -43,7 +47,6 @@ func NewServer(g *Gateway) *Server {
 		ConnState:                    s.track,
 		Name:                         "sluice",
 		NoDefaultServerHeader:        true,
-		NoDefaultDate:                true,
 		ReadBufferSize:               16 << 10,
 		WriteBufferSize:              1024,
 		ReduceMemoryUsage:            true,
