@@ -331,7 +331,7 @@ func TestFaultsOfTheReplica(t *testing.T) {
 		want   string
 		leader string
 	}{
-		{"follower", replica.ErrNotLeader{LeaderID: "b", AdminAddress: "b:7072"}, connect.CodeFailedPrecondition, "ask the leader, b, at b:7072", "b:7072"},
+		{"follower", replica.ErrNotLeader{LeaderID: "b", AdminAddress: "b:7072"}, connect.CodeUnavailable, "ask the leader, b, at b:7072", "b:7072"},
 		{"no leader", replica.ErrNoLeader, connect.CodeUnavailable, "nothing was done", ""},
 		{"closed", replica.ErrClosed, connect.CodeUnavailable, "nothing was done", ""},
 		{"busy", replica.ErrBusy, connect.CodeResourceExhausted, "nothing was done", ""},

@@ -241,7 +241,7 @@ func TestFollowerNamesTheLeaderOverREST(t *testing.T) {
 	resp, err := http.DefaultClient.Do(req)
 	must(t, err)
 	defer func() { _ = resp.Body.Close() }()
-	if got := resp.Header.Get(LeaderHeader); resp.StatusCode != http.StatusBadRequest || got != "b:7072" {
+	if got := resp.Header.Get(LeaderHeader); resp.StatusCode != http.StatusServiceUnavailable || got != "b:7072" {
 		t.Errorf("status %d, leader %q", resp.StatusCode, got)
 	}
 }

@@ -19,7 +19,7 @@ func (s *Service) failed(err error) error {
 	var other replica.ErrNotLeader
 	switch {
 	case errors.As(err, &other):
-		e := connect.NewError(connect.CodeFailedPrecondition,
+		e := connect.NewError(connect.CodeUnavailable,
 			fmt.Errorf("this node does not lead: ask the leader, %s, at %s", other.LeaderID, other.AdminAddress))
 		e.Meta().Set(LeaderHeader, other.AdminAddress)
 		return e

@@ -1,6 +1,11 @@
 package gateway
 
 import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"strings"
 	"testing"
 )
@@ -85,5 +90,34 @@ func TestKeyBeforeBody(t *testing.T) {
 				t.Errorf("good key: %d %s", a.status, a.body)
 			}
 		})
+	}
+}
+
+// TestStrangersFillNoMemory: the body of a caller whose key is not known is read up to 1 MiB. The rest need not come for
+// the answer.
+func TestStrangersFillNoMemory(t *testing.T) {
+	r := newRig(t, []*provider{{id: "a", answer: fine}}, nil)
+	part := strings.Repeat("x", strangerBodyMax+1)
+	for name, rest := range map[string]string{
+		"said to be long": "Content-Length: 30000000\r\n\r\n",
+		"chunked":         fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n%s", len(part), part),
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
+			r.must(err)
+			defer func() { _ = c.Close() }()
+			_, err = io.WriteString(c, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer sk-nobody\r\n"+rest)
+			r.must(err)
+			resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+			r.must(err)
+			_ = resp.Body.Close()
+			if resp.StatusCode != 401 {
+				t.Errorf("status %d, want 401", resp.StatusCode)
+			}
+		})
+	}
+	body := strings.Replace(hello, "{", `{"metadata":{"pad":"`+part+`"},`, 1)
+	if a := r.chat(body); a.status != 200 {
+		t.Errorf("with a good key: %d %s", a.status, a.body)
 	}
 }

@@ -18,7 +18,12 @@ import (
 
 const (
 	// BodyMax bounds a request body. Larger ones get 413.
-	BodyMax     = 32 << 20
+	BodyMax = 32 << 20
+	// strangerBodyMax bounds the body of a caller whose key is not known: it is read only to answer 401 in good form.
+	strangerBodyMax = 1 << 20
+	// pooledBodyMax bounds the buffers of bodies that are kept for the next.
+	pooledBodyMax = 1 << 20
+
 	readTimeout = 30 * time.Second
 	idleTimeout = 90 * time.Second
 	// settleWait bounds the end of requests that are cut: a caller that does not read may hold it up.
@@ -27,7 +32,10 @@ const (
 
 // fasthttp puts a date on every response (RFC 9110, 6.6.1), and will not take one from us. It keeps it with a goroutine
 // that never ends, which begins here, outside of any bubble of a test.
-func init() { new(fasthttp.ResponseHeader).AppendBytes(nil) }
+func init() {
+	new(fasthttp.ResponseHeader).AppendBytes(nil)
+	fasthttp.SetBodySizePoolLimit(pooledBodyMax, pooledBodyMax)
+}
 
 // Server is the data listener.
 type Server struct {
@@ -44,6 +52,7 @@ func NewServer(g *Gateway) *Server {
 	s.http = &fasthttp.Server{
 		Handler:                      g.route,
 		ErrorHandler:                 g.badHTTP,
+		HeaderReceived:               g.bodyBound,
 		ConnState:                    s.track,
 		Name:                         "sluice",
 		NoDefaultServerHeader:        true,
@@ -147,6 +156,18 @@ func (g *Gateway) reject(c *fasthttp.RequestCtx, r *refusal) {
 	g.access(f)
 }
 
+// bodyBound lets nobody fill the memory whose key is not known. A small body is read in any case, so that the usual
+// request is looked up once.
+func (g *Gateway) bodyBound(h *fasthttp.RequestHeader) (c fasthttp.RequestConfig) {
+	if n := h.ContentLength(); n >= 0 && n <= strangerBodyMax {
+		return c
+	}
+	if _, no := g.principal(h, g.Policy.Rules(), time.Now()); no != nil {
+		c.MaxRequestBodySize = strangerBodyMax
+	}
+	return c
+}
+
 // badHTTP answers what could not be read as a request.
 func (g *Gateway) badHTTP(c *fasthttp.RequestCtx, err error) {
 	var r *refusal
@@ -154,6 +175,9 @@ func (g *Gateway) badHTTP(c *fasthttp.RequestCtx, err error) {
 	switch {
 	case errors.Is(err, fasthttp.ErrBodyTooLarge):
 		r = tooLarge(BodyMax)
+		if _, no := g.principal(&c.Request.Header, g.Policy.Rules(), time.Now()); no != nil {
+			r = no
+		}
 		if conn, ok := c.Conn().(*lingerConn); ok {
 			conn.unread.Store(true)
 		}

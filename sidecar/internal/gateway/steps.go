@@ -3,36 +3,39 @@ package gateway
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/auth"
 	"github.com/sluice-gateway/sluice/sidecar/internal/estimate"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
+	"github.com/sluice-gateway/sluice/sidecar/internal/policy"
 	"github.com/sluice-gateway/sluice/sidecar/internal/route"
+	"github.com/valyala/fasthttp"
 )
 
 // dataClasses in rising order.
 var dataClasses = []string{"public", "internal", "confidential", "restricted"}
 
 // authenticate is step 1.
-func (g *Gateway) authenticate(f *flow) *refusal {
-	if f.rules == nil {
-		return unavailable("the sidecar has no configuration yet: quotad has not been reached since its first start")
-	}
-	who, res := g.identify(f)
-	if res != auth.OK {
-		return unauthorized(res, g.Connected())
-	}
-	f.who = who
-	return nil
+func (g *Gateway) authenticate(f *flow) (no *refusal) {
+	f.who, no = g.principal(&f.c.Request.Header, f.rules, f.began)
+	return no
 }
 
-func (g *Gateway) identify(f *flow) (*exchange.Principal, auth.Result) {
-	h := &f.c.Request.Header
+// principal finds who sends a request by its head.
+func (g *Gateway) principal(h *fasthttp.RequestHeader, rules *policy.Rules, now time.Time) (*exchange.Principal, *refusal) {
+	if rules == nil {
+		return nil, unavailable("the sidecar has no configuration yet: quotad has not been reached since its first start")
+	}
 	secret := auth.Secret(string(h.Peek("Authorization")), string(h.Peek("x-api-key")))
 	if secret == "" {
 		secret = g.DefaultSecret
 	}
-	return auth.Authenticate(f.rules, f.began, secret)
+	who, res := auth.Authenticate(rules, now, secret)
+	if res != auth.OK {
+		return nil, unauthorized(res, g.Connected())
+	}
+	return who, nil
 }
 
 // read is step 2.

@@ -9,15 +9,14 @@
 //
 // Errors of every call, but that Status is answered by any node; REST statuses stand beside them:
 //
-//	INVALID_ARGUMENT (400)     bad input; the field or file:line is in the message, a line for each fault
-//	FAILED_PRECONDITION (400)  this node does not lead: nothing was done; the leader's admin address is in the message
-//	                           and in the Sluice-Leader header
-//	PERMISSION_DENIED (403)    the client certificate is one of a sidecar that the configuration names
-//	RESOURCE_EXHAUSTED (429)   too many calls at once: nothing was done; or a message of more than 32 MiB
-//	UNAVAILABLE (503)          no leader at present: nothing was done; or leadership was lost under way, which the
-//	                           message says: it may or may not have been done
-//	DEADLINE_EXCEEDED (504)    no answer within 10 s: it may or may not have been done
-//	INTERNAL (500)             a fault of quotad, which it logs
+//	INVALID_ARGUMENT (400)    bad input; the field or file:line is in the message, a line for each fault
+//	PERMISSION_DENIED (403)   the client certificate is one of a sidecar that the configuration names
+//	RESOURCE_EXHAUSTED (429)  too many calls at once: nothing was done; or a message of more than 32 MiB
+//	UNAVAILABLE (503)         this node does not lead: nothing was done; the leader's admin address is in the message
+//	                          and in the Sluice-Leader header. Or there is no leader at present: nothing was done. Or
+//	                          leadership was lost under way, which the message says: it may or may not have been done
+//	DEADLINE_EXCEEDED (504)   no answer within 10 s: it may or may not have been done
+//	INTERNAL (500)            a fault of quotad, which it logs
 //
 // What a call may answer beyond these stands at it. NOT_FOUND is 404, ALREADY_EXISTS and ABORTED are 409.
 //
