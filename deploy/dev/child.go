@@ -22,6 +22,7 @@ const tailLines = 15
 // child is a binary of ours, running.
 type child struct {
 	name string
+	args []string // the binary first
 	cmd  *exec.Cmd
 	log  string
 	from int64         // where this run's part of the log begins
@@ -30,29 +31,50 @@ type child struct {
 
 // start runs a binary with its output in a log file.
 func (s *stack) start(name, binary string, args ...string) error {
+	c, err := s.launch(name, append([]string{binary}, args...))
+	if err == nil {
+		s.children = append(s.children, c)
+	}
+	return err
+}
+
+// restart runs a child again that has ended.
+func (s *stack) restart(c *child) error {
+	again, err := s.launch(c.name, c.args)
+	if err == nil {
+		s.children[slices.Index(s.children, c)] = again
+	}
+	return err
+}
+
+func (s *stack) launch(name string, args []string) (*child, error) {
 	out, err := os.OpenFile(filepath.Join(s.dir, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { _ = out.Close() }() // the child has its own descriptor
 	st, err := out.Stat()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	c := &child{name: name, log: out.Name(), from: st.Size(), done: make(chan struct{})}
-	c.cmd = exec.Command(filepath.Join(s.bin, binary), args...)
+	c := &child{name: name, args: args, log: out.Name(), from: st.Size(), done: make(chan struct{})}
+	c.cmd = exec.Command(filepath.Join(s.bin, args[0]), args[1:]...)
 	c.cmd.Stdout, c.cmd.Stderr = out, out
 	c.cmd.SysProcAttr = childAttributes()
 	if err := c.cmd.Start(); err != nil {
-		return fmt.Errorf("start %s: %w", name, err)
+		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
-	s.children = append(s.children, c)
 	go func() {
 		_ = c.cmd.Wait() // how it ended is in ProcessState
 		close(c.done)
-		s.failed <- fmt.Errorf("%s ended (%s). The end of %s:\n\n%s", name, c.cmd.ProcessState, c.log, c.tail())
+		s.ended <- c
 	}()
-	return nil
+	return c, nil
+}
+
+// failure says how a child that has ended did.
+func (c *child) failure() error {
+	return fmt.Errorf("%s ended (%s). The end of %s:\n\n%s", c.name, c.cmd.ProcessState, c.log, c.tail())
 }
 
 // tail is the end of what the child has written in this run.
@@ -100,8 +122,8 @@ func (s *stack) await(ctx context.Context, name, url string) error {
 	defer cancel()
 	for {
 		select {
-		case err := <-s.failed:
-			return err
+		case c := <-s.ended:
+			return c.failure()
 		case <-ctx.Done():
 			i := slices.IndexFunc(s.children, func(c *child) bool { return c.name == name })
 			return fmt.Errorf("%s did not become ready within %s. The end of %s:\n\n%s", name, readyWait, s.children[i].log,

@@ -19,6 +19,8 @@ import (
 const (
 	readyWait = 30 * time.Second
 	stopWait  = 15 * time.Second
+	// restartWait leaves time to look at a cluster without the node.
+	restartWait = 10 * time.Second
 )
 
 type stack struct {
@@ -27,11 +29,11 @@ type stack struct {
 	upstream, model string
 	ports           ports
 	children        []*child
-	failed          chan error // a child has ended
+	ended           chan *child
 }
 
 func main() {
-	s := &stack{failed: make(chan error, 16)}
+	s := &stack{ended: make(chan *child, 16)}
 	flag.StringVar(&s.bin, "bin", "bin", "directory of the binaries")
 	flag.StringVar(&s.dir, "dir", ".dev", "directory of all data; made when absent, kept between runs")
 	flag.IntVar(&s.nodes, "nodes", 1, "quotad nodes, 1 or 3")
@@ -100,11 +102,30 @@ func (s *stack) run(ctx context.Context) error {
 		}
 	}
 	s.welcome(ctx, secret)
-	select {
-	case <-ctx.Done():
-		return nil
-	case err := <-s.failed:
-		return err
+	return s.watch(ctx)
+}
+
+// watch waits for the end. A cluster is there to be tried: what is killed of it comes back. One of each is a stack that is
+// broken without it.
+func (s *stack) watch(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case c := <-s.ended:
+			if s.nodes == 1 {
+				return c.failure()
+			}
+			fmt.Printf("%s ended (%s). It is started again in %s.\n", c.name, c.cmd.ProcessState, restartWait)
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(restartWait):
+			}
+			if err := s.restart(c); err != nil {
+				return err
+			}
+		}
 	}
 }
 
