@@ -175,18 +175,20 @@ func badInput(t *testing.T, s *stack, sc *sidecar) {
 			t.Errorf("%s: got %d %s %v (%v), want %d %s", name, a.status, a.body, a.header["X-Should-Retry"], a.err, c.status, c.code)
 		}
 	}
-	conn, err := net.Dial("tcp", strings.TrimPrefix(sc.url, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	if _, err := conn.Write([]byte("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 900000000\r\n\r\n{\"m")); err != nil {
-		t.Fatal(err)
-	}
-	b := make([]byte, 1024)
-	n, err := conn.Read(b)
-	if err != nil || !strings.HasPrefix(string(b[:n]), "HTTP/1.1 413 ") {
-		t.Errorf("a lying length: %q %v", b[:n], err)
+	for head, want := range map[string]string{"Authorization: Bearer " + appKey + "\r\n": "HTTP/1.1 413 ", "": "HTTP/1.1 401 "} {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(sc.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := conn.Write([]byte("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n" + head + "Content-Length: 900000000\r\n\r\n{\"m")); err != nil {
+			t.Fatal(err)
+		}
+		b := make([]byte, 1024)
+		n, err := conn.Read(b)
+		if err != nil || !strings.HasPrefix(string(b[:n]), want) {
+			t.Errorf("a lying length: %q %v, want %s", b[:n], err, want)
+		}
 	}
 	if now := s.fake.Witness(0).Totals.Received; now != before {
 		t.Errorf("%d bad requests reached the provider", now-before)
