@@ -1,16 +1,12 @@
 package sdk
 
 import (
-	"encoding/json"
 	"errors"
 	"math"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/anthropics/anthropic-sdk-go"
-	anthropicoption "github.com/anthropics/anthropic-sdk-go/option"
 	"github.com/openai/openai-go/v3"
 )
 
@@ -141,55 +137,5 @@ func TestErrors(t *testing.T) {
 				t.Errorf("%d requests, want one", n)
 			}
 		})
-	}
-}
-
-// TestAnthropicRoute pins today's state: the sidecar speaks the OpenAI dialect only, and /v1/messages arrives in a later
-// version. Until then the Anthropic SDK must show an app a 404 in its own dialect, at once and without retries; the test
-// fails on the day the route is there, to be replaced by a suite of its own.
-func TestAnthropicRoute(t *testing.T) {
-	c := &counter{RoundTripper: http.DefaultTransport}
-	client := anthropic.NewClient(
-		// This SDK adds /v1 itself.
-		anthropicoption.WithBaseURL(strings.TrimSuffix(baseURL(), "/v1")), anthropicoption.WithAPIKey(key(t)),
-		anthropicoption.WithHTTPClient(c.client()),
-	)
-	p := anthropic.MessageNewParams{
-		Model: "chat-anthropic", MaxTokens: 16,
-		Messages: []anthropic.MessageParam{anthropic.NewUserMessage(anthropic.NewTextBlock("hello"))},
-	}
-	_, err := client.Messages.New(testContext(t), p)
-	checkUnknownRoute(t, err)
-	s := client.Messages.NewStreaming(testContext(t), p)
-	defer func() { _ = s.Close() }()
-	for s.Next() {
-		t.Errorf("an event: %s", s.Current().RawJSON())
-	}
-	checkUnknownRoute(t, s.Err())
-	if n := c.n.Load(); n != 2 {
-		t.Errorf("%d requests, want two: one of each kind", n)
-	}
-}
-
-func checkUnknownRoute(t *testing.T, err error) {
-	t.Helper()
-	var e *anthropic.Error
-	if !errors.As(err, &e) {
-		t.Fatalf("error %v, want an API error", err)
-	}
-	var body struct {
-		Type  string
-		Error struct {
-			Type    string
-			Details struct {
-				Code string `json:"error_code"`
-			}
-		}
-		RequestID string `json:"request_id"`
-	}
-	if err := json.Unmarshal([]byte(e.RawJSON()), &body); err != nil || e.StatusCode != http.StatusNotFound || body.Type != "error" ||
-		body.Error.Type != "not_found_error" || body.Error.Details.Code != "unknown_route" ||
-		e.RequestID == "" || e.RequestID != body.RequestID || e.Response.Header.Get("x-should-retry") != "false" {
-		t.Errorf("status %d, request %q, %s", e.StatusCode, e.RequestID, e.RawJSON())
 	}
 }

@@ -47,6 +47,15 @@ type Adapter interface {
 	Failure(status int, h Header, body []byte) *exchange.Failure
 }
 
+// Face is an adapter towards callers of another dialect, before one towards OpenAI-dialect callers.
+type Face interface {
+	Adapter
+	// Behind is the adapter that the face stands before.
+	Behind() Adapter
+	// Translate turns a stream of chat chunks into the callers' dialect.
+	Translate(r *exchange.Request, s Stream) Stream
+}
+
 // Stream translates one stream, event by event, in order. It has one user at a time.
 type Stream interface {
 	// Event takes one upstream server-sent event (name is "" when it had none; data lines joined by \n) and appends

@@ -7,6 +7,7 @@ import (
 
 	usagev1 "github.com/sluice-gateway/sluice/proto/gen/usage/v1"
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/messages"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 	"github.com/sluice-gateway/sluice/sidecar/internal/relay"
 	"go.uber.org/zap"
@@ -143,7 +144,11 @@ func (g *Gateway) try(f *flow, d *exchange.Deployment, call adapter.Call) *excha
 	start, number := time.Now(), len(f.tried)+1
 	f.target = d
 	up := relay.Upstream{BaseURL: d.BaseURL, Timeouts: f.alias.Timeouts}
-	ans, failure := g.Relay.Open(&f.cancel, up, call, f.req.Stream, g.Adapters[d.Provider], &f.req,
+	ad := g.Adapters[d.Provider]
+	if f.speaks == anthropicDialect {
+		ad = messages.Face{Adapter: ad}
+	}
+	ans, failure := g.Relay.Open(&f.cancel, up, call, f.req.Stream, ad, &f.req,
 		func(dst []byte, u exchange.Usage, delivered adapter.Delivered) ([]byte, exchange.Usage) {
 			u = g.known(f, u, delivered)
 			return g.annotate(dst, f, d, number, u), u

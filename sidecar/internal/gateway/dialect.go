@@ -22,7 +22,7 @@ const (
 func dialectOf(h *fasthttp.RequestHeader) dialect {
 	path := string(pathOf(h.RequestURI()))
 	switch {
-	case path == "/v1/messages" || strings.HasPrefix(path, "/v1/messages/"):
+	case path == "/v1/messages", strings.HasPrefix(path, "/v1/messages/"):
 		return anthropicDialect
 	case serves(path):
 		return openAIDialect

@@ -21,8 +21,6 @@ func TestRefusalsInTheCallersDialect(t *testing.T) {
 		status       int
 		kind         string // Anthropic's; "" for OpenAI's dialect
 	}{
-		"messages":                     {"POST", "/v1/messages", nil, 404, "not_found_error"},
-		"messages of an old SDK":       {"POST", "/v1/messages?beta=true", []string{"x-api-key", appKey}, 404, "not_found_error"},
 		"count_tokens":                 {"POST", "/v1/messages/count_tokens", nil, 404, "not_found_error"},
 		"batches, by version":          {"GET", "/v1/files", anthropic, 404, "not_found_error"},
 		"by key":                       {"GET", "/v1/files", []string{"x-api-key", appKey}, 404, "not_found_error"},

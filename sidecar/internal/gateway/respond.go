@@ -85,7 +85,6 @@ func (g *Gateway) refuse(f *flow, r *refusal) {
 		resp.Header.Set("retry-after-ms", strconv.FormatInt(int64((after+time.Millisecond-1)/time.Millisecond), 10))
 	}
 	if f.speaks == anthropicDialect {
-		resp.Header.Set("request-id", f.req.ID)
 		resp.SetBodyRaw(r.appendAnthropic(nil, f.req.ID))
 	} else {
 		resp.SetBodyRaw(r.appendOpenAI(nil))
@@ -128,6 +127,9 @@ func kindName(k exchange.FailureKind) string {
 func (g *Gateway) commonHeaders(f *flow) {
 	h := &f.c.Response.Header
 	h.Set("x-request-id", f.req.ID)
+	if f.speaks == anthropicDialect {
+		h.Set("request-id", f.req.ID) // where its SDKs look
+	}
 	if f.rules != nil {
 		h.Set("x-gw-config-version", strconv.FormatUint(f.rules.Version, 10))
 	}

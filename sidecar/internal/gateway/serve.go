@@ -99,7 +99,7 @@ type attempt struct {
 }
 
 func (g *Gateway) begin(c *fasthttp.RequestCtx, op exchange.Operation) *flow {
-	f := &flow{c: c, began: time.Now()}
+	f := &flow{c: c, began: time.Now(), speaks: dialectOf(&c.Request.Header)}
 	f.req.Operation = op
 	f.req.CreatedUnix = f.began.Unix()
 	f.req.ID = requestID(c)

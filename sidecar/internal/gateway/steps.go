@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/messages"
 	"github.com/sluice-gateway/sluice/sidecar/internal/auth"
 	"github.com/sluice-gateway/sluice/sidecar/internal/estimate"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
@@ -49,15 +50,26 @@ func (g *Gateway) read(f *flow) *refusal {
 	if enc := h.ContentEncoding(); len(enc) > 0 && string(enc) != "identity" {
 		return badRequest("Content-Encoding", "the body must not be compressed")
 	}
-	if bad := peek(&f.req); bad != nil {
-		if bad.param == "" {
-			return badJSON(bad.message)
+	if f.speaks == anthropicDialect { // from here on it is a chat request like any other
+		body, bad := messages.Chat(f.req.Body)
+		if bad != nil {
+			return badBody(bad.Param, bad.Message)
 		}
-		return badRequest(bad.param, bad.message)
+		f.req.Body = body
+	}
+	if bad := peek(&f.req); bad != nil {
+		return badBody(bad.param, bad.message)
 	}
 	f.req.Feature = clip(f.req.Feature)
 	f.input = estimate.Input{Bytes: f.req.InputBytes, Messages: f.req.Messages, Extra: f.req.InputExtra}
 	return nil
+}
+
+func badBody(param, message string) *refusal {
+	if param == "" {
+		return badJSON(message)
+	}
+	return badRequest(param, message)
 }
 
 // permit is step 3.

@@ -189,12 +189,19 @@ func (a *attempt) synthesise(s *Stream, first []byte, ad adapter.Adapter, r *exc
 	if f != nil {
 		return f
 	}
+	face, foreign := ad.(adapter.Face)
+	if foreign { // a replay is of a chat completion
+		ad = face.Behind()
+	}
 	body, usage, f := ad.Response(r, body, note)
 	if f != nil {
 		return f
 	}
 	s.st = newReplay(body, usage, r.IncludeUsage)
-	s.eof = true
+	if foreign {
+		s.st = face.Translate(r, s.st)
+	}
+	s.eof, s.replayed = true, true
 	if f := s.hold(); f != nil {
 		s.release()
 		return f

@@ -58,15 +58,16 @@ type Stream struct {
 	start      time.Time
 	firstToken time.Duration
 
-	box     *[]byte // holds out, while there is any
-	out     []byte  // translated, not yet written
-	off     int     // of out, for Read
-	events  int64
-	eof     bool // the provider's body has ended
-	ended   bool // End was called and had no complaint: out holds the last bytes
-	settled bool // OnEnd was called
-	err     error
-	w       io.Writer
+	box      *[]byte // holds out, while there is any
+	out      []byte  // translated, not yet written
+	off      int     // of out, for Read
+	events   int64
+	eof      bool // the provider's body has ended
+	replayed bool // made of a complete answer: there are no events
+	ended    bool // End was called and had no complaint: out holds the last bytes
+	settled  bool // OnEnd was called
+	err      error
+	w        io.Writer
 }
 
 // turn is what one step of the stream brought.
@@ -156,7 +157,7 @@ func (s *Stream) token() {
 
 // end asks the adapter for the last bytes.
 func (s *Stream) end() *exchange.Failure {
-	if s.events == 0 && !s.replayed() {
+	if s.events == 0 && !s.replayed {
 		return fail(exchange.FailInvalid, "the provider's stream is empty")
 	}
 	s.borrow()

@@ -24,11 +24,6 @@ func newReplay(body []byte, usage exchange.Usage, wantUsage bool) *replay {
 	return &replay{body: gjson.GetBytes(body, "@ugly"), usage: usage, wantUsage: wantUsage}
 }
 
-func (s *Stream) replayed() bool {
-	_, ok := s.st.(*replay)
-	return ok
-}
-
 func (p *replay) Event(dst, _, _ []byte) ([]byte, adapter.Progress) { return dst, adapter.Progress{} }
 
 func (p *replay) Abort(dst []byte, _ *exchange.Failure) []byte { return dst }
