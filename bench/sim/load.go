@@ -1,0 +1,212 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/sluice-gateway/sluice/quotad/ledger"
+	"github.com/sluice-gateway/sluice/sidecar/lease"
+)
+
+const nanoPerToken = 1000
+
+// load says what the callers do.
+type load struct {
+	on        bool
+	saturated bool // everybody wants more of the first team's buckets than there is
+}
+
+// habit is how the callers of one sidecar behave for a while.
+type habit uint8
+
+const (
+	steady habit = iota
+	bursts
+	idle
+	huge
+	greedy
+	numHabits
+)
+
+// demandLoop lets callers come for as long as there is a sidecar.
+func (s *sidecar) demandLoop() {
+	s.changeHabit()
+	s.arrive()
+}
+
+func (s *sidecar) changeHabit() {
+	s.habit = habit(s.w.rng.IntN(int(numHabits)))
+	s.w.after(s.w.between(10*time.Second, 40*time.Second), s.changeHabit)
+}
+
+func (s *sidecar) arrive() {
+	s.w.after(s.gap(), func() {
+		if s.w.load.on {
+			n := 1
+			if s.habit == bursts && !s.w.load.saturated {
+				n = 20
+			}
+			for range n {
+				s.call()
+			}
+		}
+		s.arrive()
+	})
+}
+
+// gap is the time until the next caller.
+func (s *sidecar) gap() time.Duration {
+	w := s.w
+	if w.load.saturated {
+		// All of them together want three times what there is.
+		per := time.Minute / time.Duration(3*w.plan.requestLimit())
+		return w.mean(per * time.Duration(w.living()))
+	}
+	switch s.habit {
+	case bursts:
+		return w.mean(8 * time.Second)
+	case idle:
+		return w.mean(15 * time.Second)
+	case huge:
+		return w.mean(3 * time.Second)
+	case greedy:
+		return w.mean(time.Second / 8)
+	}
+	return w.mean(time.Second / 3)
+}
+
+func (w *world) living() int {
+	n := 0
+	for _, s := range w.sidecars {
+		if !s.retired {
+			n++
+		}
+	}
+	return max(n, 1)
+}
+
+// call is one caller, at one of the processes.
+func (s *sidecar) call() {
+	ps := s.processes()
+	if len(ps) == 0 {
+		return
+	}
+	p := ps[s.w.rng.IntN(len(ps))]
+	team := s.w.rng.IntN(len(s.w.plan.teams))
+	if s.w.load.saturated {
+		team = 0
+	}
+	p.run(func() { p.request(team) })
+}
+
+// request is one caller's request, from its arrival until the provider has billed it.
+type request struct {
+	p        *process
+	books    *account
+	needs    []lease.Need
+	uses     []lease.Need // what it will truly use of them
+	over     int64        // money it will cost beyond what it reserves
+	entries  []*balance   // beside needs; nil is what a standing share paid
+	tokens   int64
+	waitFrom time.Duration
+	from     *snapshot
+	hold     lease.Hold
+}
+
+// request makes a request of a team and tries to have it admitted.
+func (p *process) request(team int) {
+	s, w := p.s, p.s.w
+	if p.config == nil {
+		return
+	}
+	r := p.newRequest(team)
+	if len(r.needs) == 0 {
+		return
+	}
+	mode := w.plan.teams[team].outage
+	if mode == lease.Closed && p.leaving {
+		return
+	}
+	h, v, ask := p.m.Reserve(s.clock(), mode, r.needs, nil)
+	if !ask {
+		p.decide(r, h, v, p.config)
+		p.poll()
+		return
+	}
+	waiting, v := p.m.Ask(s.clock(), mode, r.needs, nil)
+	if waiting == nil {
+		p.decide(r, lease.Hold{}, v, p.config)
+		return
+	}
+	p.waiting[waiting] = r
+	patience, gone := askWait, w.faulty && w.chance(w.plan.goneMille)
+	if gone {
+		patience = w.upTo(60 * time.Millisecond)
+	}
+	p.after(patience, func() {
+		if waiting.Done() {
+			return
+		}
+		if gone {
+			w.tally.faults[callerLeft]++
+		}
+		p.m.Withdraw(s.clock(), waiting, gone)
+		delete(p.waiting, waiting)
+		p.decide(r, waiting.Hold, waiting.Verdict, p.config)
+		p.poll()
+	})
+	p.poll()
+}
+
+func (p *process) newRequest(team int) *request {
+	w := p.s.w
+	r := &request{p: p, books: p.books}
+	t := &w.plan.teams[team]
+	r.tokens = 50 + w.rng.Int64N(400)
+	if p.s.habit == huge && !w.load.saturated && w.chance(300) {
+		w.tally.faults[hugeRequest]++
+		r.tokens = t.burst/2 + w.rng.Int64N(t.burst/2+t.burst/10)
+	}
+	money := r.tokens * nanoPerToken
+	used, cost := 1+w.rng.Int64N(r.tokens), 1+w.rng.Int64N(money)
+	if w.chance(w.plan.overrunMille) {
+		w.tally.faults[overrun]++
+		cost = money + w.rng.Int64N(money/2)
+		used = r.tokens + w.rng.Int64N(r.tokens/2)
+		r.over = cost - money
+	}
+	add := func(scope, owner string, kind ledger.Kind, need, use int64) {
+		if res := p.config.byName[name(scope, owner, kind)]; res != nil {
+			r.needs = append(r.needs, lease.Need{Resource: res.Id, Amount: need})
+			r.uses = append(r.uses, lease.Need{Resource: res.Id, Amount: use})
+		}
+	}
+	add("team", t.name, ledger.Requests, 1, 1)
+	add("team", t.name, ledger.TotalTokens, r.tokens, used)
+	add("team", t.name, ledger.Money, money, cost)
+	if len(r.needs) > 0 {
+		add("key", t.name, ledger.Money, money, cost)
+		add("org", "o", ledger.Money, money, cost)
+	}
+	return r
+}
+
+// decide is the end of a request's admission. A granted one runs at the provider for a while.
+func (p *process) decide(r *request, h lease.Hold, v lease.Verdict, from *snapshot) {
+	w := p.s.w
+	w.note(p.s.name, "verdict "+v.Reason.String(), int64(v.Resource), v.Needed, v.Left)
+	r.books, r.from, r.hold = p.books, from, h
+	if !v.OK {
+		w.witness.refused(p, v)
+		return
+	}
+	w.witness.admitted(r)
+	p.checkAdmission(r)
+	w.after(w.between(50*time.Millisecond, 4*time.Second), func() {
+		w.witness.billed(r)
+		p.run(func() {
+			w.witness.settled(r)
+			p.m.Settle(h, r.uses)
+			p.poll()
+		})
+	})
+}
