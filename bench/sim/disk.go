@@ -55,6 +55,9 @@ func (d *disk) survive(p *process, f fate) fate {
 		// A file that was put back is another file, by its inode: its shares are not inherited.
 		now = old
 	default:
+		for _, unfiled := range d.finals {
+			p.s.w.witness.byNumber[unfiled.Incarnation].journalLost()
+		}
 		d.finals, d.heritage = nil, nil
 		return lost
 	}

@@ -39,13 +39,10 @@ func (s *sidecar) changeHabit() {
 }
 
 func (s *sidecar) arrive() {
-	s.w.after(s.gap(), func() {
+	gap, callers := s.next()
+	s.w.after(s.w.mean(gap), func() {
 		if s.w.load.on {
-			n := 1
-			if s.habit == bursts && !s.w.load.saturated {
-				n = 20
-			}
-			for range n {
+			for range callers {
 				s.call()
 			}
 		}
@@ -53,25 +50,30 @@ func (s *sidecar) arrive() {
 	})
 }
 
-// gap is the time until the next caller.
-func (s *sidecar) gap() time.Duration {
+// next is when callers come next, in the mean, and how many.
+func (s *sidecar) next() (gap time.Duration, callers int) {
 	w := s.w
 	if w.load.saturated {
 		// All of them together want three times what there is.
-		per := time.Minute / time.Duration(3*w.plan.requestLimit())
-		return w.mean(per * time.Duration(w.living()))
+		return time.Minute / time.Duration(3*w.plan.requestLimit()) * time.Duration(w.living()), 1
 	}
 	switch s.habit {
 	case bursts:
-		return w.mean(8 * time.Second)
+		if w.chance(100) {
+			return time.Second, 20
+		}
+		return time.Second, 0
 	case idle:
-		return w.mean(15 * time.Second)
+		if w.chance(60) {
+			return time.Second, 1
+		}
+		return time.Second, 0
 	case huge:
-		return w.mean(3 * time.Second)
+		return 3 * time.Second, 1
 	case greedy:
-		return w.mean(time.Second / 8)
+		return time.Second / 8, 1
 	}
-	return w.mean(time.Second / 3)
+	return time.Second / 3, 1
 }
 
 func (w *world) living() int {

@@ -23,6 +23,8 @@ type plan struct {
 	overrunMille    int // requests
 	faultMean       time.Duration
 	mix             []fault      // of injected faults; none: none
+	strict          bool         // what is known to be broken too
+	mendTwins       bool         // somebody ends a twin that quotad does not answer
 	script          func(*world) // a scenario's own course of events; nil: none
 }
 
@@ -71,7 +73,8 @@ func drawPlan(seed uint64) plan {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	pick := func(ns ...int) int { return ns[rng.IntN(len(ns))] }
 	p := plan{
-		sidecars: 2 + rng.IntN(6), duration: time.Duration(90+rng.IntN(90)) * time.Second,
+		mendTwins: true,
+		sidecars:  2 + rng.IntN(6), duration: time.Duration(90+rng.IntN(90)) * time.Second,
 		driftMillionths: int64(pick(0, 500, 10_000, 50_000)),
 		dropMille:       pick(0, 5, 50, 150), repeatMille: pick(0, 20, 100), lateMille: pick(0, 10, 50),
 		goneMille: pick(0, 50, 300), overrunMille: pick(0, 50, 250),

@@ -58,8 +58,10 @@ type process struct {
 	waiting    map[*lease.Waiting]*request
 	polls      int // numbers the planned polls; only the newest counts
 	leaving    bool
+	stuck      bool // see refusedStale
 	pauseEnd   time.Duration
 	dead       bool
+	finals     []finalRefusal // lately
 	dirty      bool
 	trickled   uint64
 	shares     []*quotav1.Share // as last seen
@@ -127,9 +129,14 @@ func (p *process) configure(snap *snapshot) {
 	p.m.Configure(p.s.clock(), snap.resources)
 }
 
-// tell brings a snapshot to the process.
+// tell brings a snapshot to the process. It is said again until it has come: a stream loses nothing for good.
 func (p *process) tell(snap *snapshot) {
 	session := p.session
+	p.s.w.after(time.Second, func() {
+		if !p.dead && p.session == session && (p.config == nil || p.config.version < snap.version) {
+			p.tell(snap)
+		}
+	})
 	p.s.w.carry(p.s, down, func() {
 		p.run(func() {
 			if p.session == session {
@@ -222,10 +229,33 @@ func (q *quotad) renew(p *process, books *account, term, session int, r *quotav1
 		},
 		reply: func() {
 			if rep.Refusal == ledger.RefusedStale {
-				return // its sender does not wait for an answer
+				p.after(0, func() { p.refusedStale(r.Seq) }) // quotad says nothing
+				return
 			}
 			q.w.carry(p.s, down, func() { p.run(func() { p.receive(session, rep) }) })
 		},
+	})
+}
+
+// refusedStale: quotad has applied a later renew. An honest process has sent that and does not wait for an answer. The
+// twin of another is never answered again (see TestTwinThatFellBehindIsFenced), until somebody ends it.
+func (p *process) refusedStale(seq uint64) {
+	w, s := p.s.w, p.s
+	if !p.books.cloned || p.seq != seq || p.stuck || !w.plan.mendTwins {
+		return
+	}
+	p.stuck = true
+	books := p.books
+	p.after(8*time.Second, func() {
+		switch {
+		case p.seq != seq || p.books != books:
+			p.stuck = false
+		case p == s.twin:
+			p.die()
+			s.twin = nil
+		case p == s.p && !p.leaving:
+			s.kill(lost, w.away())
+		}
 	})
 }
 

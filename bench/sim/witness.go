@@ -123,6 +123,16 @@ func (t *witness) open(incarnation uint64, owner string) *account {
 
 func (a *account) end(f fate) { a.fate = f }
 
+// journalLost: the journal of a dead process is gone before it was filed, as far as anybody knows.
+func (a *account) journalLost() {
+	if !a.isFiled {
+		a.fate = lost
+		for _, b := range a.balances {
+			b.held = max(b.held, b.atDeath)
+		}
+	}
+}
+
 // recorded takes what the journal of a dead process says.
 func (a *account) recorded(f *quotav1.FileFinal, as fate) {
 	for _, b := range a.balances {

@@ -15,8 +15,8 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	root := &cobra.Command{Use: "bench", Short: "Fake provider and load generator", SilenceUsage: true}
-	root.AddCommand(fakeProviderCommand(), loadCommand())
+	root := &cobra.Command{Use: "bench", Short: "Fake provider, load generator and simulator", SilenceUsage: true}
+	root.AddCommand(fakeProviderCommand(), loadCommand(), simCommand())
 	err := root.ExecuteContext(ctx)
 	stop()
 	if err != nil {
