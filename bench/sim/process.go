@@ -85,7 +85,7 @@ func (s *sidecar) start() {
 func (s *sidecar) begin(incarnation uint64) *process {
 	p := &process{
 		s: s, m: lease.NewMachine(leaseConfig(), incarnation, s.clock()), waiting: map[*lease.Waiting]*request{},
-		books: s.w.witness.open(incarnation, s.name),
+		books: s.w.witness.open(incarnation, s),
 	}
 	s.w.note(s.name, "starts", int64(incarnation))
 	if s.cache != nil {
@@ -276,7 +276,7 @@ func (p *process) receive(session int, rep ledger.RenewReply) {
 		w.note(p.s.name, "fenced", int64(w.lastIncarnation))
 		w.mustf(p.books.cloned || p.books.saidDead, checkHonestNotFenced, "%s, incarnation %d at renew %d", p.s.name, p.books.incarnation, rep.Seq)
 		p.books.end(fencedOff)
-		p.books = w.witness.open(p.m.Incarnation(), p.s.name)
+		p.books = w.witness.open(p.m.Incarnation(), p.s)
 		p.seq, p.answered = 0, 0
 		p.disconnect()
 	}

@@ -38,7 +38,7 @@ type quotad struct {
 	index   uint64 // Raft index of the newest definition
 	specs   []ledger.Spec
 	version int           // of the snapshots
-	month   uint32        // opened last
+	open    uint32        // month
 	turn    time.Duration // when the next one begins; never if it is 0
 }
 
@@ -69,8 +69,8 @@ func ledgerConfig() ledger.Config {
 }
 
 func newQuotad(w *world) *quotad {
-	q := &quotad{w: w, l: ledger.New(ledgerConfig()), month: 202601, specs: w.plan.specs}
-	q.l.OpenPeriods([]ledger.Period{{Period: q.month, EndsMS: int64(q.month)}})
+	q := &quotad{w: w, l: ledger.New(ledgerConfig()), open: 202601, specs: w.plan.specs}
+	q.l.OpenPeriods([]ledger.Period{{Period: q.open, EndsMS: int64(q.open)}})
 	q.lead()
 	q.index++
 	w.must(q.l.Define(q.index, q.specs))
@@ -253,12 +253,12 @@ func (q *quotad) openMonth() {
 	if q.turn == 0 {
 		return
 	}
-	q.w.mustf(q.w.now >= q.turn, checkMonth, "%d opened %v early", q.month+1, q.turn-q.w.now)
+	q.w.mustf(q.w.now >= q.turn, checkMonth, "%d opened %v early", q.open+1, q.turn-q.w.now)
 	q.turn = 0
-	q.month++
+	q.open++
 	q.w.tally.faults[monthTurn]++
-	q.w.note("quotad", "month", int64(q.month))
-	q.l.OpenPeriods([]ledger.Period{{Period: q.month, EndsMS: int64(q.month)}})
+	q.w.note("quotad", "month", int64(q.open))
+	q.l.OpenPeriods([]ledger.Period{{Period: q.open, EndsMS: int64(q.open)}})
 	q.changed()
 }
 

@@ -33,13 +33,14 @@ const (
 // account is what one incarnation was granted, held and used.
 type account struct {
 	incarnation uint64
-	owner       string
+	sidecar     *sidecar
 	fate        fate
 	cloned      bool // two processes use it: what they spend twice is not the protocol's to prevent
 	shadow      bool // the second of them
 	saidDead    bool
 	isFiled     bool
-	running     int // requests
+	running     int    // requests
+	applied     uint64 // the newest renew
 	balances    []*balance
 
 	settledOver []debt            // settled since the last renew was built
@@ -83,6 +84,7 @@ type flow struct {
 	at     time.Duration
 	amount int64
 	owner  string
+	cloned bool
 }
 
 // month is what is known of a budget in one period.
@@ -110,8 +112,8 @@ func newWitness(w *world) *witness {
 }
 
 // open begins an account. The second of an incarnation is a clone's.
-func (t *witness) open(incarnation uint64, owner string) *account {
-	a := &account{incarnation: incarnation, owner: owner, sentOver: map[uint64][]debt{}}
+func (t *witness) open(incarnation uint64, s *sidecar) *account {
+	a := &account{incarnation: incarnation, sidecar: s, sentOver: map[uint64][]debt{}}
 	t.accounts = append(t.accounts, a)
 	if first := t.byNumber[incarnation]; first != nil {
 		first.cloned, a.cloned, a.shadow = true, true, true
@@ -231,9 +233,7 @@ func (t *witness) admitted(r *request) {
 			}
 		}
 		if res.spec.Kind != ledger.Money {
-			if !r.books.cloned {
-				res.flows = append(res.flows, flow{w.now, n.Amount, p.s.name})
-			}
+			res.flows = append(res.flows, flow{w.now, n.Amount, p.s.name, r.books.cloned})
 			if byShare {
 				continue
 			}
@@ -292,8 +292,8 @@ func (t *witness) settled(r *request) {
 		b.spent += used
 		m := b.month()
 		if m == nil {
-			if used < reserved && !b.gone && !r.books.cloned {
-				b.truth.flows = append(b.truth.flows, flow{t.w.now, used - reserved, r.p.s.name})
+			if used < reserved && !b.gone {
+				b.truth.flows = append(b.truth.flows, flow{t.w.now, used - reserved, r.p.s.name, r.books.cloned})
 			}
 			continue
 		}
@@ -316,6 +316,10 @@ func (t *witness) renewed(a *account, in *ledger.Renew, rep *ledger.RenewReply) 
 		delete(a.sentOver, in.Seq)
 	}
 	t.observe(in.Incarnation)
+	if in.Seq <= a.applied {
+		return // repeated: what was said then is said again
+	}
+	a.applied = in.Seq
 	for i := range rep.Asks {
 		if rep.Asks[i].Shortage == ledger.Exhausted && i < len(in.Asks) {
 			t.checkExhausted(&in.Asks[i], &rep.Asks[i])
