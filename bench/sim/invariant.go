@@ -139,6 +139,10 @@ func (q *quotad) inspect() {
 				w.must(fmt.Errorf("%s: resource %d: %+v", checkNames[checkConserved], r.ID, p))
 			}
 			m := res.month(p.Period)
+			if p.Suspense < m.suspense {
+				m.loosened = w.now
+			}
+			m.suspense = p.Suspense
 			w.mustf(p.Settled <= m.settled, checkNotDoubled, "resource %d, period %d: %d, in truth %d",
 				r.ID, p.Period, p.Settled, m.settled)
 		}

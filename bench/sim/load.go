@@ -102,16 +102,13 @@ func (s *sidecar) call() {
 
 // request is one caller's request, from its arrival until the provider has billed it.
 type request struct {
-	p        *process
-	books    *account
-	needs    []lease.Need
-	uses     []lease.Need // what it will truly use of them
-	over     int64        // money it will cost beyond what it reserves
-	entries  []*balance   // beside needs; nil is what a standing share paid
-	tokens   int64
-	waitFrom time.Duration
-	from     *snapshot
-	hold     lease.Hold
+	p       *process
+	books   *account
+	needs   []lease.Need
+	uses    []lease.Need // what it will truly use of them
+	over    int64        // money it will cost beyond what it reserves
+	entries []*balance   // beside needs; nil is what a standing share paid
+	flows   []int        // beside needs: indexes of what they use of buckets
 }
 
 // request makes a request of a team and tries to have it admitted.
@@ -163,17 +160,17 @@ func (p *process) newRequest(team int) *request {
 	w := p.s.w
 	r := &request{p: p, books: p.books}
 	t := &w.plan.teams[team]
-	r.tokens = 50 + w.rng.Int64N(400)
+	tokens := 50 + w.rng.Int64N(400)
 	if p.s.habit == huge && !w.load.saturated && w.chance(300) {
 		w.tally.faults[hugeRequest]++
-		r.tokens = t.burst/2 + w.rng.Int64N(t.burst/2+t.burst/10)
+		tokens = t.burst/2 + w.rng.Int64N(t.burst/2+t.burst/10)
 	}
-	money := r.tokens * nanoPerToken
-	used, cost := 1+w.rng.Int64N(r.tokens), 1+w.rng.Int64N(money)
+	money := tokens * nanoPerToken
+	used, cost := 1+w.rng.Int64N(tokens), 1+w.rng.Int64N(money)
 	if w.chance(w.plan.overrunMille) {
 		w.tally.faults[overrun]++
 		cost = money + w.rng.Int64N(money/2)
-		used = r.tokens + w.rng.Int64N(r.tokens/2)
+		used = tokens + w.rng.Int64N(tokens/2)
 		r.over = cost - money
 	}
 	add := func(scope, owner string, kind ledger.Kind, need, use int64) {
@@ -183,7 +180,7 @@ func (p *process) newRequest(team int) *request {
 		}
 	}
 	add("team", t.name, ledger.Requests, 1, 1)
-	add("team", t.name, ledger.TotalTokens, r.tokens, used)
+	add("team", t.name, ledger.TotalTokens, tokens, used)
 	add("team", t.name, ledger.Money, money, cost)
 	if len(r.needs) > 0 {
 		add("key", t.name, ledger.Money, money, cost)
@@ -196,12 +193,12 @@ func (p *process) newRequest(team int) *request {
 func (p *process) decide(r *request, h lease.Hold, v lease.Verdict, from *snapshot) {
 	w := p.s.w
 	w.note(p.s.name, "verdict "+v.Reason.String(), int64(v.Resource), v.Needed, v.Left)
-	r.books, r.from, r.hold = p.books, from, h
+	r.books = p.books
 	if !v.OK {
 		w.witness.refused(p, v)
 		return
 	}
-	w.witness.admitted(r)
+	w.witness.admitted(r, from)
 	p.checkAdmission(r)
 	w.after(w.between(50*time.Millisecond, 4*time.Second), func() {
 		w.witness.billed(r)

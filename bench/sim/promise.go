@@ -71,7 +71,7 @@ func (r *truth) judgeWindows() error {
 	// window. Units are 1/perUnit of the resource's.
 	const perUnit = 60_000 * 20
 	admitted, least := int64(0), int64(0) // nothing is admitted or refilled at the beginning
-	refilled, at := int64(0), time.Duration(0)
+	refilled, at, start := int64(0), time.Duration(0), time.Duration(0)
 	for _, f := range r.flows {
 		if f.cloned {
 			continue
@@ -79,13 +79,13 @@ func (r *truth) judgeWindows() error {
 		refilled += r.refill(at, f.at)
 		at = f.at
 		if now := admitted*perUnit - refilled*21; now < least {
-			least = now
+			least, start = now, f.at
 		}
 		admitted += f.amount
 		if over := admitted*perUnit - refilled*21 - least - r.burstMost*21*60_000; over > 0 {
-			return fmt.Errorf("%s: %s/%s, kind %d: a window that ends at %.3f s is %d above (limit %d, burst %d)",
-				checkNames[checkWindow], r.spec.Scope, r.spec.Owner, r.spec.Kind, f.at.Seconds(), over/perUnit+1,
-				r.limitMost(f.at), r.burstMost)
+			return fmt.Errorf("%s: %s/%s, kind %d: from %.3f to %.3f s, %d above (limit %d, burst %d)",
+				checkNames[checkWindow], r.spec.Scope, r.spec.Owner, r.spec.Kind, start.Seconds(), f.at.Seconds(),
+				over/perUnit+1, r.limitMost(f.at), r.burstMost)
 		}
 	}
 	return nil

@@ -79,7 +79,7 @@ type limit struct {
 	perMinute int64
 }
 
-// flow is use of a bucket: what was reserved at admission, less what was given back.
+// flow is use of a bucket by one request: what was reserved at admission, less what it gave back in the end.
 type flow struct {
 	at     time.Duration
 	amount int64
@@ -96,6 +96,7 @@ type month struct {
 	spent        int64         // billed
 	settled      int64         // by processes, or by what their journals say
 	settledAt    int64         // at quotad, as last seen
+	suspense     int64         // the same
 	unbooked     int64         // overruns of requests that quotad has not booked
 	unbookedMost int64
 	short        bool // some request was refused for good
@@ -217,22 +218,23 @@ func (a *account) of(res *truth, period uint32) *balance {
 	return b
 }
 
-// admitted counts a request that may run.
-func (t *witness) admitted(r *request) {
+// admitted counts a request that may run. from is the snapshot that its needs are of.
+func (t *witness) admitted(r *request, from *snapshot) {
 	p, w := r.p, t.w
 	stats := p.m.Stats(p.s.clock())
 	byShare := stats.UsableFor == 0 // then standing shares pay for buckets
 	r.books.running++
-	r.entries = make([]*balance, len(r.needs))
+	r.entries, r.flows = make([]*balance, len(r.needs)), make([]int, len(r.needs))
 	for i, n := range r.needs {
 		res := t.byID[n.Resource]
 		period := uint32(0)
-		for _, known := range r.from.resources {
+		for _, known := range from.resources {
 			if known.Id == n.Resource {
 				period = known.Period
 			}
 		}
 		if res.spec.Kind != ledger.Money {
+			r.flows[i] = len(res.flows)
 			res.flows = append(res.flows, flow{w.now, n.Amount, p.s.name, r.books.cloned})
 			if byShare {
 				continue
@@ -293,7 +295,7 @@ func (t *witness) settled(r *request) {
 		m := b.month()
 		if m == nil {
 			if used < reserved && !b.gone {
-				b.truth.flows = append(b.truth.flows, flow{t.w.now, used - reserved, r.p.s.name, r.books.cloned})
+				b.truth.flows[r.flows[i]].amount = used
 			}
 			continue
 		}
@@ -365,9 +367,6 @@ func (t *witness) observe(incarnation uint64) {
 		b := a.of(res, c.Period)
 		m := b.month()
 		m.settledAt += c.Spent - b.settled
-		if c.Suspense < b.suspense {
-			m.loosened = t.w.now
-		}
 		b.granted, b.returned, b.settled, b.suspense = c.Granted, c.Returned, c.Spent, c.Suspense
 		t.checkCovered(a, b)
 	}
