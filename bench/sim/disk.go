@@ -53,7 +53,9 @@ func (d *disk) survive(p *process, f fate) fate {
 			break
 		}
 		// A file that was put back is another file, by its inode: its shares are not inherited.
-		now = old
+		if now = old; p.s.w.plan.sameFile {
+			d.heritage = &old
+		}
 	default:
 		for _, unfiled := range d.finals {
 			p.s.w.witness.byNumber[unfiled.Incarnation].journalLost()
@@ -72,6 +74,14 @@ func (d *disk) survive(p *process, f fate) fate {
 func (d *disk) older(p *process) (journal, bool) {
 	m, ok := p.s.w.quotad.l.MemberState(p.m.Incarnation())
 	if !ok {
+		return journal{}, false
+	}
+	if p.s.w.plan.unseen {
+		for _, c := range d.copies {
+			if c.final.Seq >= m.Seq && c.at <= p.s.w.now-6*time.Second {
+				return c, true
+			}
+		}
 		return journal{}, false
 	}
 	n := 0

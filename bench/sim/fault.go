@@ -10,7 +10,6 @@ import (
 
 const (
 	sidecarsMost = 12
-	faultsLeast  = 5
 )
 
 // planFaults injects a fault now and then for as long as there are faults.

@@ -186,7 +186,7 @@ func (t *witness) checkExhaustedHere(p *process, v lease.Verdict) {
 	if larger := p.finalNeed(v); !t.w.plan.strict {
 		need = max(need, larger) // see TestSmallerNeedIsNotExhausted
 	}
-	if res.deleted || period != t.w.quotad.open || t.w.now-m.loosened < 10*time.Second {
+	if res.deleted || p.books.cloned || period != t.w.quotad.open || t.w.now-m.loosened < 10*time.Second {
 		return
 	}
 	there, _ := t.w.quotad.month(v.Resource, period)

@@ -55,7 +55,7 @@ func (s *sidecar) next() (gap time.Duration, callers int) {
 	w := s.w
 	if w.load.saturated {
 		// All of them together want three times what there is.
-		return time.Minute / time.Duration(3*w.plan.requestLimit()) * time.Duration(w.living()), 1
+		return time.Minute / time.Duration(3*w.quotad.requestLimit()) * time.Duration(w.living()), 1
 	}
 	switch s.habit {
 	case bursts:
@@ -200,7 +200,7 @@ func (p *process) decide(r *request, h lease.Hold, v lease.Verdict, from *snapsh
 	}
 	w.witness.admitted(r, from)
 	p.checkAdmission(r)
-	w.after(w.between(50*time.Millisecond, 4*time.Second), func() {
+	w.after(w.between(w.plan.lasts[0], w.plan.lasts[1]), func() {
 		w.witness.billed(r)
 		p.run(func() {
 			w.witness.settled(r)

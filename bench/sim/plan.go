@@ -19,14 +19,19 @@ type plan struct {
 	dropMille       int           // messages
 	repeatMille     int
 	lateMille       int
-	goneMille       int // callers that wait
-	overrunMille    int // requests
+	goneMille       int              // callers that wait
+	overrunMille    int              // requests
+	lasts           [2]time.Duration // how long requests run, from and to
 	faultMean       time.Duration
 	mix             []fault      // of injected faults; none: none
 	strict          bool         // what is known to be broken too
 	mendTwins       bool         // somebody ends a twin that quotad does not answer
+	sameFile        bool         // a disk that is rolled back keeps its inodes: nothing tells the old state by them
+	unseen          bool         // and back to a state with a seq that quotad has not seen surpassed
 	script          func(*world) // a scenario's own course of events; nil: none
 }
+
+var requestLasts = [2]time.Duration{50 * time.Millisecond, 4 * time.Second}
 
 // team is one payer.
 type team struct {
@@ -35,19 +40,9 @@ type team struct {
 	outage lease.Outage
 }
 
-// requestLimit is the first team's at the beginning.
-func (p *plan) requestLimit() int64 {
-	for _, s := range p.specs {
-		if s.Owner == p.teams[0].name && s.Kind == ledger.Requests {
-			return s.Limit
-		}
-	}
-	panic("BUG: the first team has no request limit")
-}
-
 // calm is a world in which nothing goes wrong.
 func calm(sidecars, teams int) plan {
-	p := plan{sidecars: sidecars, duration: 100 * time.Second}
+	p := plan{sidecars: sidecars, duration: 100 * time.Second, lasts: requestLasts, mendTwins: true}
 	for i := range teams {
 		p.addTeam(fmt.Sprint("team-", i), 900, 180_000, lease.Share)
 		p.addBudget("team", fmt.Sprint("team-", i), plenty, true)
@@ -73,8 +68,8 @@ func drawPlan(seed uint64) plan {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	pick := func(ns ...int) int { return ns[rng.IntN(len(ns))] }
 	p := plan{
-		mendTwins: true,
-		sidecars:  2 + rng.IntN(6), duration: time.Duration(90+rng.IntN(90)) * time.Second,
+		mendTwins: true, lasts: requestLasts,
+		sidecars: 2 + rng.IntN(6), duration: time.Duration(90+rng.IntN(90)) * time.Second,
 		driftMillionths: int64(pick(0, 500, 10_000, 50_000)),
 		dropMille:       pick(0, 5, 50, 150), repeatMille: pick(0, 20, 100), lateMille: pick(0, 10, 50),
 		goneMille: pick(0, 50, 300), overrunMille: pick(0, 50, 250),

@@ -84,7 +84,7 @@ func (s *sidecar) start() {
 
 func (s *sidecar) begin(incarnation uint64) *process {
 	p := &process{
-		s: s, m: lease.NewMachine(leaseConfig(), incarnation, s.clock()), waiting: map[*lease.Waiting]*request{},
+		s: s, m: lease.NewMachine(lease.Config{AskWait: askWait}, incarnation, s.clock()), waiting: map[*lease.Waiting]*request{},
 		books: s.w.witness.open(incarnation, s),
 	}
 	s.w.note(s.name, "starts", int64(incarnation))
@@ -344,6 +344,7 @@ func (s *sidecar) leave(retire bool) {
 	p := s.p
 	p.leaving, s.retired = true, retire
 	s.w.note(s.name, "leaves", int64(p.books.incarnation))
+	p.touch()
 	p.m.Leave()
 	p.collect(p.config)
 	p.poll()

@@ -316,3 +316,13 @@ func (q *quotad) enrich() {
 		return specs, true
 	})
 }
+
+// requestLimit is the first team's.
+func (q *quotad) requestLimit() int64 {
+	for _, s := range q.specs {
+		if s.Owner == q.w.plan.teams[0].name && s.Kind == ledger.Requests {
+			return s.Limit
+		}
+	}
+	return 1 // it is deleted at this moment
+}

@@ -17,6 +17,7 @@ type witness struct {
 	byNumber  map[uint64]*account // of an incarnation; looked up, never walked
 	resources []*truth
 	byID      map[uint64]*truth // looked up, never walked
+	refusals  [lease.NumReasons]int
 }
 
 // fate is what became of a process.
@@ -374,6 +375,7 @@ func (t *witness) observe(incarnation uint64) {
 
 // refused hears what a caller was told.
 func (t *witness) refused(p *process, v lease.Verdict) {
+	t.refusals[v.Reason]++
 	if v.Reason == lease.Exhausted {
 		t.checkExhaustedHere(p, v)
 	}

@@ -6,8 +6,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"time"
-
-	"github.com/sluice-gateway/sluice/sidecar/lease"
 )
 
 const (
@@ -146,6 +144,9 @@ func (w *world) run() {
 	}
 	w.heal()
 	w.load.on = false
+	for !w.quotad.up && w.broken == nil {
+		w.playFor(time.Second)
+	}
 	w.playFor(40 * time.Second) // what was cut off is found, journals are filed
 	w.playFor(standbyFor + 2*standbyLate)
 	w.saturate()
@@ -178,10 +179,10 @@ func (w *world) saturate() {
 	w.load = load{on: true, saturated: true}
 	w.playFor(15 * time.Second)
 	from := w.now
-	w.playFor(40 * time.Second)
+	w.playFor(max(40*time.Second, time.Duration(w.living())*partsMeasured*time.Minute/time.Duration(w.quotad.requestLimit())))
 	w.load.on = false
 	w.judgeSaturation(from, w.now)
 }
 
-// lastConfig is the lease machines' configuration.
-func leaseConfig() lease.Config { return lease.Config{AskWait: askWait} }
+// partsMeasured is how many requests of each sidecar are enough to compare them.
+const partsMeasured = 60
