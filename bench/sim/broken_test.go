@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-gateway/sluice/quotad/ledger"
 	"github.com/sluice-gateway/sluice/sidecar/lease"
 )
 
@@ -108,4 +109,35 @@ func TestSharesOfARolledBackDisk(t *testing.T) {
 		})
 	}
 	stillBroken(t, p, 10, checkShares, "a successor inherits the larger shares that an old state of its file says")
+}
+
+func TestSharesEndInTimeOnASlowClock(t *testing.T) {
+	p := calm(3, 1)
+	p.ledger = ledger.Config{} // an hour of standby, as in production
+	p.duration = 3700 * time.Second
+	p.script = func(w *world) {
+		s := w.sidecars[0]
+		s.rate = 999_500 // half a thousandth slow
+		s.booted = 0
+		w.after(20*time.Second, func() {
+			s.link.cut = [2]bool{true, true}
+			s.p.breakWithin(time.Second)
+		})
+	}
+	stillBroken(t, p, 5, checkShares, "quotad waits 1.1 s longer for a share's end than its hour: a clock that is slower by "+
+		"more than 0.3 thousandths uses it while others have it already")
+}
+
+func TestRefundsBesideAFullBucket(t *testing.T) {
+	p := calm(2, 1)
+	p.refundsLate = true
+	p.script = func(w *world) {
+		w.every(10*time.Second, func() {
+			for _, s := range w.sidecars {
+				s.habit = huge
+			}
+		})
+	}
+	stillBroken(t, p, 20, checkWindow, "while a large reservation runs the bucket fills again; what it then gives back is "+
+		"usable at once, beside the full bucket, so that a short window admits more than the burst")
 }

@@ -15,8 +15,9 @@ type plan struct {
 	teams           []team
 	specs           []ledger.Spec // of the beginning
 	duration        time.Duration // of load under faults, at least
-	driftMillionths int64         // of sidecars' clocks, fast or slow, at most
-	dropMille       int           // messages
+	ledger          ledger.Config
+	driftMillionths int64 // of sidecars' clocks, fast or slow, at most
+	dropMille       int   // messages
 	repeatMille     int
 	lateMille       int
 	goneMille       int              // callers that wait
@@ -27,9 +28,13 @@ type plan struct {
 	strict          bool         // what is known to be broken too
 	mendTwins       bool         // somebody ends a twin that quotad does not answer
 	sameFile        bool         // a disk that is rolled back keeps its inodes: nothing tells the old state by them
+	refundsLate     bool         // a window counts what is given back when it is, not where it was admitted
 	unseen          bool         // and back to a state with a seq that quotad has not seen surpassed
 	script          func(*world) // a scenario's own course of events; nil: none
 }
+
+// shortStandby lets standing shares end within a run. The clocks at both ends may differ by 5%.
+var shortStandby = ledger.Config{StandbyForMS: standbyFor.Milliseconds(), StandbyMarginMS: standbyLate.Milliseconds()}
 
 var requestLasts = [2]time.Duration{50 * time.Millisecond, 4 * time.Second}
 
@@ -42,7 +47,7 @@ type team struct {
 
 // calm is a world in which nothing goes wrong.
 func calm(sidecars, teams int) plan {
-	p := plan{sidecars: sidecars, duration: 100 * time.Second, lasts: requestLasts, mendTwins: true}
+	p := plan{sidecars: sidecars, ledger: shortStandby, duration: 100 * time.Second, lasts: requestLasts, mendTwins: true}
 	for i := range teams {
 		p.addTeam(fmt.Sprint("team-", i), 900, 180_000, lease.Share)
 		p.addBudget("team", fmt.Sprint("team-", i), plenty, true)
@@ -68,7 +73,7 @@ func drawPlan(seed uint64) plan {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	pick := func(ns ...int) int { return ns[rng.IntN(len(ns))] }
 	p := plan{
-		mendTwins: true, lasts: requestLasts,
+		ledger: shortStandby, mendTwins: true, lasts: requestLasts,
 		sidecars: 2 + rng.IntN(6), duration: time.Duration(90+rng.IntN(90)) * time.Second,
 		driftMillionths: int64(pick(0, 500, 10_000, 50_000)),
 		dropMille:       pick(0, 5, 50, 150), repeatMille: pick(0, 20, 100), lateMille: pick(0, 10, 50),

@@ -64,12 +64,8 @@ func name(scope, owner string, kind ledger.Kind) string {
 	return fmt.Sprintf("%s/%s/%d", scope, owner, kind)
 }
 
-func ledgerConfig() ledger.Config {
-	return ledger.Config{StandbyForMS: standbyFor.Milliseconds(), StandbyMarginMS: standbyLate.Milliseconds()}
-}
-
 func newQuotad(w *world) *quotad {
-	q := &quotad{w: w, l: ledger.New(ledgerConfig()), open: 202601, specs: w.plan.specs}
+	q := &quotad{w: w, l: ledger.New(w.plan.ledger), open: 202601, specs: w.plan.specs}
 	q.l.OpenPeriods([]ledger.Period{{Period: q.open, EndsMS: int64(q.open)}})
 	q.lead()
 	q.index++
@@ -225,7 +221,7 @@ func (q *quotad) reload() {
 		ms = append(ms, s)
 		cs = append(cs, q.l.Counters(m.Incarnation)...)
 	}
-	fresh := ledger.New(ledgerConfig())
+	fresh := ledger.New(q.w.plan.ledger)
 	q.w.must(fresh.Load(q.l.Now(), q.l.Periods(), rs, cs, ms))
 	if !reflect.DeepEqual(fresh.Resources(), q.l.Resources()) || !reflect.DeepEqual(fresh.Members(), q.l.Members()) {
 		q.w.must(fmt.Errorf("a ledger loaded from records is not the one they are of"))

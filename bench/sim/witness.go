@@ -295,7 +295,11 @@ func (t *witness) settled(r *request) {
 		b.spent += used
 		m := b.month()
 		if m == nil {
-			if used < reserved && !b.gone {
+			switch {
+			case used >= reserved || b.gone:
+			case t.w.plan.refundsLate:
+				b.truth.flows = append(b.truth.flows, flow{t.w.now, used - reserved, r.p.s.name, r.books.cloned})
+			default:
 				b.truth.flows[r.flows[i]].amount = used
 			}
 			continue

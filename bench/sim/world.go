@@ -13,7 +13,7 @@ const (
 	loadMost    = 20 * time.Minute // load goes on until there were eventsMin events, but no longer
 	askWait     = 2500 * time.Millisecond
 	standbyFor  = 60 * time.Second
-	standbyLate = 8 * time.Second // the clocks at both ends may differ by 5%, and more by what quotad's clock slept
+	standbyLate = 8 * time.Second
 )
 
 // event is something that will happen.

@@ -1,4 +1,5 @@
-// Command bench holds the tools that stand around a gateway: a fake provider behind it and a load generator in front.
+// Command bench holds the tools that stand around a gateway: a fake provider behind it, a load generator in front, and a
+// simulator of its quota protocol.
 package main
 
 import (
