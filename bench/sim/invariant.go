@@ -131,6 +131,7 @@ func (q *quotad) inspect() {
 	w := q.w
 	w.tally.checks[checkLedger]++
 	w.must(q.l.Check())
+	q.checkLapsed()
 	for _, r := range q.l.Resources() {
 		res := w.witness.byID[r.ID]
 		for _, p := range r.Periods {
@@ -146,6 +147,22 @@ func (q *quotad) inspect() {
 			w.mustf(p.Settled <= m.settled, checkNotDoubled, "resource %d, period %d: %d, in truth %d",
 				r.ID, p.Period, p.Settled, m.settled)
 		}
+	}
+}
+
+// checkLapsed: when quotad gives a silent sidecar's bucket leases to others, the sidecar has stopped using them.
+func (q *quotad) checkLapsed() {
+	for _, s := range q.w.sidecars {
+		p := s.p
+		if p == nil || p.books.cloned || p.books.saidDead {
+			continue
+		}
+		m, ok := q.l.MemberState(p.books.incarnation)
+		if ok && m.Lapsed && !p.lapsed {
+			usable := p.m.Stats(s.clock()).UsableFor
+			q.w.mustf(usable == 0, checkLapsed, "%s lapses, and may use its leases for %v", s.name, usable)
+		}
+		p.lapsed = ok && m.Lapsed
 	}
 }
 

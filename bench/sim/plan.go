@@ -17,6 +17,7 @@ type plan struct {
 	duration        time.Duration // of load under faults, at least
 	ledger          ledger.Config
 	driftMillionths int64 // of sidecars' clocks, fast or slow, at most
+	hungry          bool  // everybody wants more than there is all the time
 	dropMille       int   // messages
 	repeatMille     int
 	lateMille       int
@@ -92,6 +93,7 @@ func drawPlan(seed uint64) plan {
 	if rng.IntN(2) == 0 {
 		p.addBudget("org", "o", int64(pick(100, 500, 1_000_000))*1_000_000, rng.IntN(3) > 0)
 	}
+	p.hungry = rng.IntN(3) == 0
 	for f := messageFaults; f < numFaults; f++ {
 		if rng.IntN(3) == 0 {
 			p.mix = append(p.mix, f)

@@ -60,6 +60,7 @@ type process struct {
 	leaving    bool
 	stuck      bool // see refusedStale
 	pauseEnd   time.Duration
+	lapsed     bool // in quotad's eyes
 	dead       bool
 	finals     []finalRefusal // lately
 	dirty      bool

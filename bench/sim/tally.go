@@ -67,6 +67,7 @@ const (
 	checkCovered
 	checkShares
 	checkLease
+	checkLapsed
 	checkNotDoubled
 	checkHonestNotFenced
 	checkExhausted
@@ -92,6 +93,7 @@ var checkNames = [numChecks]string{
 	checkCovered:          "true spend is on lease or settled",
 	checkShares:           "shares usable anywhere sum to the limit at most",
 	checkLease:            "no lease used after quotad forfeited it",
+	checkLapsed:           "the sidecar stops first when its leases lapse",
 	checkNotDoubled:       "never more settled than was",
 	checkHonestNotFenced:  "fenced only with reason",
 	checkExhausted:        "quotad says exhausted at 99% and not before",

@@ -66,7 +66,7 @@ func newWorld(seed uint64, p plan, trace io.Writer) *world {
 	w := &world{plan: p, rng: rand.New(rand.NewPCG(seed, 7)), tape: newTape(trace), faulty: true}
 	w.witness = newWitness(w)
 	w.quotad = newQuotad(w)
-	w.load = load{on: true}
+	w.load = load{on: true, saturated: p.hungry}
 	for range p.sidecars {
 		w.join()
 	}
