@@ -76,6 +76,22 @@ func (s *sidecar) next() (gap time.Duration, callers int) {
 	return time.Second / 3, 1
 }
 
+// pulse lets all callers rest for a moment, again and again: their leases lie idle, and buckets fill.
+func (w *world) pulse() {
+	w.after(w.between(3*time.Second, 12*time.Second), func() {
+		if !w.faulty {
+			return
+		}
+		w.load.on = false
+		w.after(w.between(time.Second, 6*time.Second), func() {
+			if w.faulty {
+				w.load.on = true
+				w.pulse()
+			}
+		})
+	})
+}
+
 func (w *world) living() int {
 	n := 0
 	for _, s := range w.sidecars {

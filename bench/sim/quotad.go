@@ -320,5 +320,5 @@ func (q *quotad) requestLimit() int64 {
 			return s.Limit
 		}
 	}
-	return 1 // it is deleted at this moment
+	return 60 // it is deleted at this moment
 }

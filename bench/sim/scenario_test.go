@@ -61,7 +61,7 @@ func TestCrashLoopOfStreams(t *testing.T) {
 func TestTwelveOnASmallBucket(t *testing.T) {
 	p := calm(12, 1)
 	p.specs[0].Limit, p.specs[0].Burst = 600, 60
-	p.script = func(w *world) { w.load.saturated = true }
+	p.hungry, p.pulses = true, true
 	runPlan(t, p, func(w *world) {
 		if w.witness.refusals[lease.Throttled] < 100 {
 			t.Errorf("throttled %d", w.witness.refusals[lease.Throttled])
@@ -72,8 +72,8 @@ func TestTwelveOnASmallBucket(t *testing.T) {
 func TestLongCutHeals(t *testing.T) {
 	p := calm(4, 2)
 	p.duration = 200 * time.Second
+	p.hungry = true
 	p.script = func(w *world) {
-		w.load.saturated = true
 		w.after(20*time.Second, func() {
 			w.sidecars[0].link.cut = [2]bool{true, true}
 			w.sidecars[0].p.breakWithin(3 * time.Second)
@@ -89,8 +89,8 @@ func TestLongCutHeals(t *testing.T) {
 
 func TestCutBeforeItsShareShrank(t *testing.T) {
 	p := calm(1, 1)
+	p.hungry = true
 	p.script = func(w *world) {
-		w.load.saturated = true
 		w.after(20*time.Second, func() {
 			w.sidecars[0].link.cut[down] = true
 			for range 6 {
@@ -104,8 +104,8 @@ func TestCutBeforeItsShareShrank(t *testing.T) {
 
 func TestTwelveReplacedWithoutGoodbye(t *testing.T) {
 	p := calm(12, 1)
+	p.hungry = true
 	p.script = func(w *world) {
-		w.load.saturated = true
 		w.every(30*time.Second, func() {
 			for _, s := range w.sidecars {
 				if s.p != nil {
@@ -212,8 +212,8 @@ func TestMinutesWithoutQuotad(t *testing.T) {
 	p := calm(4, 2)
 	p.duration = 300 * time.Second
 	p.driftMillionths = 50_000
+	p.hungry = true
 	p.script = func(w *world) {
-		w.load.saturated = true
 		w.after(30*time.Second, func() { w.quotad.lose(200*time.Second, false, true) })
 	}
 	runPlan(t, p, nil)

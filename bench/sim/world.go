@@ -71,6 +71,9 @@ func newWorld(seed uint64, p plan, trace io.Writer) *world {
 		w.join()
 	}
 	w.planFaults()
+	if p.pulses {
+		w.pulse()
+	}
 	if p.script != nil {
 		p.script(w)
 	}
