@@ -138,9 +138,6 @@ func (p *process) request(team int) {
 		return
 	}
 	mode := w.plan.teams[team].outage
-	if mode == lease.Closed && p.leaving {
-		return
-	}
 	h, v, ask := p.m.Reserve(s.clock(), mode, r.needs, nil)
 	if !ask {
 		p.decide(r, h, v, p.config)

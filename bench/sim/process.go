@@ -64,7 +64,6 @@ type process struct {
 	dead       bool
 	finals     []finalRefusal // lately
 	dirty      bool
-	trickled   uint64
 	shares     []*quotav1.Share // as last seen
 	sharesTill int64
 }

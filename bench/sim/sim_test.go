@@ -7,7 +7,7 @@ import (
 )
 
 func TestSeeds(t *testing.T) {
-	seeds := uint64(16)
+	seeds := uint64(8)
 	if testing.Short() {
 		seeds = 4
 	}
