@@ -3,12 +3,13 @@ GO       ?= go
 TOOL      = $(GO) tool -modfile=tools/go.mod
 LINT      = $(GO) tool -modfile=tools/lint/go.mod
 FUZZTIME ?= 10s
+SEEDS    ?= 200
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 DEVFLAGS  = $(OFFSET:%=-offset %) -upstream "$(UPSTREAM)" -model "$(MODEL)"
 LDFLAGS   = -ldflags "-X main.version=$(VERSION)"
 
 .DEFAULT_GOAL := help
-.PHONY: help build run up test test-race test-system test-sdk fuzz lint gen check
+.PHONY: help build run up test test-race test-system test-sdk sim fuzz lint gen check
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +35,9 @@ test-system: build ## the long whole-system suite with real processes
 
 test-sdk: ## unmodified SDKs against a running sidecar: Go, and Node and Python where they are installed
 	@bench/sdk/run
+
+sim: build ## SEEDS (200) seeded worlds of sidecar lease machines and the ledger; a failing one is named with its replay
+	@bin/bench sim --seeds $(SEEDS)
 
 fuzz: ## every fuzz target for FUZZTIME (10s)
 	@for p in $$($(GO) list ./...); do \

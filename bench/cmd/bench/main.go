@@ -1,4 +1,5 @@
-// Command bench holds the tools that stand around a gateway: a fake provider behind it and a load generator in front.
+// Command bench holds the tools that stand around a gateway: a fake provider behind it, a load generator in front, and a
+// simulator of its quota protocol.
 package main
 
 import (
@@ -15,8 +16,8 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	root := &cobra.Command{Use: "bench", Short: "Fake provider and load generator", SilenceUsage: true}
-	root.AddCommand(fakeProviderCommand(), loadCommand())
+	root := &cobra.Command{Use: "bench", Short: "Fake provider, load generator and simulator", SilenceUsage: true}
+	root.AddCommand(fakeProviderCommand(), loadCommand(), simCommand())
 	err := root.ExecuteContext(ctx)
 	stop()
 	if err != nil {

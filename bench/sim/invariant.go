@@ -1,0 +1,246 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/sluice-gateway/sluice/quotad/ledger"
+	"github.com/sluice-gateway/sluice/sidecar/lease"
+)
+
+// This file is what must hold after every event.
+
+// lowered is how long a lowered limit takes to be in force everywhere: a sidecar that is cut off uses its old share
+// until its standby ends.
+const lowered = standbyFor + 2*standbyLate
+
+// inspect looks at what the present event has touched.
+func (w *world) inspect() {
+	if len(w.dirty) == 0 {
+		return
+	}
+	for _, p := range w.dirty {
+		p.dirty = false
+		if !p.dead {
+			p.inspect()
+		}
+	}
+	w.dirty = w.dirty[:0]
+	w.checkShares()
+}
+
+// inspect compares the machine's totals with the witness's, and takes down its shares.
+func (p *process) inspect() {
+	w := p.s.w
+	stats := p.m.Stats(p.s.clock())
+	w.tally.checks[checkBooks]++
+	for _, b := range p.books.balances {
+		if b.gone {
+			continue
+		}
+		c := find(&stats, b.truth.id, b.period)
+		if c != nil && c.Spent == b.spent && c.Held == b.held || c == nil && b.spent == 0 && b.held == 0 {
+			continue
+		}
+		// What quotad has dropped the sidecar drops, and may begin anew.
+		b.gone = b.truth.deleted || b.period != 0 && b.period < w.quotad.open
+		if !b.gone {
+			w.must(fmt.Errorf("%s: %s, resource %d, period %d: %+v; in truth spent %d, held %d",
+				checkNames[checkBooks], p.s.name, b.truth.id, b.period, c, b.spent, b.held))
+		}
+	}
+	p.shares, p.sharesTill = p.m.Shares(p.s.clock())
+}
+
+func find(s *lease.Stats, resource uint64, period uint32) *lease.CounterStats {
+	for i := range s.Counters {
+		if c := &s.Counters[i]; c.Resource == resource && c.Period == period {
+			return c
+		}
+	}
+	return nil
+}
+
+// checkShares: the shares that may be used anywhere sum to the limit at most.
+func (w *world) checkShares() {
+	for _, res := range w.witness.resources {
+		if res.spec.Kind == ledger.Money {
+			continue
+		}
+		sum, holders := int64(0), 0
+		for _, s := range w.sidecars {
+			if s.p == nil || s.p.books.cloned || s.clock() >= s.p.sharesTill {
+				continue
+			}
+			for _, sh := range s.p.shares {
+				if sh.Resource == res.id {
+					sum += sh.PerMinute
+					holders++
+				}
+			}
+		}
+		if holders < 2 {
+			continue
+		}
+		most := res.limitMost(w.now)
+		w.mustf(sum <= most, checkShares, "resource %d: %d of %d at %d sidecars", res.id, sum, most, holders)
+	}
+}
+
+// limitMost is the largest limit that may still be in force somewhere.
+func (r *truth) limitMost(now time.Duration) int64 {
+	most := int64(0)
+	for i, l := range r.limits {
+		if i+1 == len(r.limits) || r.limits[i+1].at+lowered > now {
+			most = max(most, l.perMinute)
+		}
+	}
+	return most
+}
+
+// checkAdmission looks at a request that was just admitted: from balances that stand, and from leases that quotad
+// has not given to others.
+func (p *process) checkAdmission(r *request) {
+	w := p.s.w
+	stats := p.m.Stats(p.s.clock())
+	fromLease := false
+	for i, b := range r.entries {
+		if b == nil {
+			continue
+		}
+		money := b.truth.spec.Kind == ledger.Money
+		fromLease = fromLease || !money
+		if money && !b.truth.spec.Hard {
+			continue
+		}
+		c := find(&stats, b.truth.id, b.period)
+		w.mustf(c != nil && c.Balance >= 0, checkBalance, "%s, resource %d, period %d, need %d: %+v",
+			p.s.name, b.truth.id, b.period, r.needs[i].Amount, c)
+	}
+	if !fromLease || r.books.cloned || r.books.saidDead {
+		return
+	}
+	q := w.quotad
+	m, ok := q.l.MemberState(r.books.incarnation)
+	w.mustf(ok && !m.Lapsed && (!q.up || q.stamp() < m.LapseAtMS), checkLease, "%s at ledger time %d: %+v",
+		p.s.name, q.stamp(), m)
+}
+
+// inspect checks the ledger after every entry.
+func (q *quotad) inspect() {
+	w := q.w
+	w.tally.checks[checkLedger]++
+	w.must(q.l.Check())
+	q.checkLapsed()
+	for _, r := range q.l.Resources() {
+		res := w.witness.byID[r.ID]
+		for _, p := range r.Periods {
+			w.tally.checks[checkConserved]++
+			if p.Settled+p.Outstanding+p.Suspense+p.Free != p.Cap+p.Credits {
+				w.must(fmt.Errorf("%s: resource %d: %+v", checkNames[checkConserved], r.ID, p))
+			}
+			m := res.month(p.Period)
+			if p.Suspense < m.suspense {
+				m.loosened = w.now
+			}
+			m.suspense = p.Suspense
+			w.mustf(p.Settled <= m.settled, checkNotDoubled, "resource %d, period %d: %d, in truth %d",
+				r.ID, p.Period, p.Settled, m.settled)
+		}
+	}
+}
+
+// checkLapsed: when quotad gives a silent sidecar's bucket leases to others, the sidecar has stopped using them.
+func (q *quotad) checkLapsed() {
+	for _, s := range q.w.sidecars {
+		p := s.p
+		if p == nil || p.books.cloned || p.books.saidDead {
+			continue
+		}
+		m, ok := q.l.MemberState(p.books.incarnation)
+		if ok && m.Lapsed && !p.lapsed {
+			usable := p.m.Stats(s.clock()).UsableFor
+			q.w.mustf(usable == 0, checkLapsed, "%s lapses, and may use its leases for %v", s.name, usable)
+		}
+		p.lapsed = ok && m.Lapsed
+	}
+}
+
+// checkCovered: what an incarnation has truly spent of a budget was granted to it, but for overruns; so it is not free.
+func (t *witness) checkCovered(a *account, b *balance) {
+	if b.truth.spec.Kind != ledger.Money || a.cloned || b.gone || b.truth.deleted {
+		return
+	}
+	t.w.mustf(b.consumed <= b.granted-b.returned+b.over, checkCovered,
+		"incarnation %d of %s, resource %d, period %d: %+v", a.incarnation, a.sidecar.name, b.truth.id, b.period, *b)
+}
+
+// checkExhausted: when quotad says that a budget is spent, it is.
+func (t *witness) checkExhausted(ask *ledger.Ask, res *ledger.AskResult) {
+	for _, n := range ask.Needs {
+		if n.Resource != res.Resource {
+			continue
+		}
+		m := t.byID[n.Resource].month(n.Period)
+		there, _ := t.w.quotad.month(n.Resource, n.Period)
+		m.short = true
+		t.w.mustf(m.settled+there.Suspense+n.Amount >= m.cap/100*99, checkExhausted,
+			"need %d of resource %d, settled %d of %d: %+v", n.Amount, n.Resource, m.settled, m.cap, there)
+	}
+}
+
+// checkExhaustedHere: the same of what a caller was told. The sidecar may repeat for a moment what quotad said before
+// the cap went up.
+func (t *witness) checkExhaustedHere(p *process, v lease.Verdict) {
+	res := t.byID[v.Resource]
+	period := uint32(0)
+	for _, r := range p.config.resources {
+		if r.Id == v.Resource {
+			period = r.Period
+		}
+	}
+	m, need := res.month(period), v.Needed
+	if larger := p.finalNeed(v); !t.w.plan.strict {
+		need = max(need, larger) // see TestSmallerNeedIsNotExhausted
+	}
+	if res.deleted || p.books.cloned || period != t.w.quotad.open || t.w.now-m.loosened < 10*time.Second {
+		return
+	}
+	there, _ := t.w.quotad.month(v.Resource, period)
+	t.w.mustf(m.settled+there.Suspense+need >= m.cap/100*99, checkExhaustedHere,
+		"%s, need %d of resource %d, settled %d of %d: %+v", p.s.name, v.Needed, v.Resource, m.settled, m.cap, there)
+}
+
+// finalNeed is the largest need of a resource that was refused for good here within the last seconds.
+func (p *process) finalNeed(v lease.Verdict) int64 {
+	most, kept := int64(0), p.finals[:0]
+	for _, f := range p.finals {
+		if p.s.w.now-f.at > 10*time.Second {
+			continue
+		}
+		kept = append(kept, f)
+		if f.resource == v.Resource {
+			most = max(most, f.need)
+		}
+	}
+	p.finals = append(kept, finalRefusal{p.s.w.now, v.Resource, v.Needed})
+	return most
+}
+
+// finalRefusal is a request that was refused for good.
+type finalRefusal struct {
+	at       time.Duration
+	resource uint64
+	need     int64
+}
+
+// month is quotad's view of a budget in a period; false when it keeps it no longer.
+func (q *quotad) month(resource uint64, period uint32) (ledger.BudgetPeriodState, bool) {
+	r, _ := q.l.Resource(resource)
+	for _, p := range r.Periods {
+		if p.Period == period {
+			return p, true
+		}
+	}
+	return ledger.BudgetPeriodState{}, false
+}

@@ -1,0 +1,224 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/sluice-gateway/sluice/quotad/ledger"
+	"github.com/sluice-gateway/sluice/sidecar/lease"
+)
+
+const nanoPerToken = 1000
+
+// load says what the callers do.
+type load struct {
+	on        bool
+	saturated bool // everybody wants more of the first team's buckets than there is
+}
+
+// habit is how the callers of one sidecar behave for a while.
+type habit uint8
+
+const (
+	steady habit = iota
+	bursts
+	idle
+	huge
+	greedy
+	numHabits
+)
+
+// demandLoop lets callers come for as long as there is a sidecar.
+func (s *sidecar) demandLoop() {
+	s.changeHabit()
+	s.arrive()
+}
+
+func (s *sidecar) changeHabit() {
+	s.habit = habit(s.w.rng.IntN(int(numHabits)))
+	s.w.after(s.w.between(10*time.Second, 40*time.Second), s.changeHabit)
+}
+
+func (s *sidecar) arrive() {
+	gap, callers := s.next()
+	s.w.after(s.w.mean(gap), func() {
+		if s.w.load.on {
+			for range callers {
+				s.call()
+			}
+		}
+		s.arrive()
+	})
+}
+
+// next is when callers come next, in the mean, and how many.
+func (s *sidecar) next() (gap time.Duration, callers int) {
+	w := s.w
+	if w.load.saturated {
+		// All of them together want three times what there is.
+		return time.Minute / time.Duration(3*w.quotad.requestLimit()) * time.Duration(w.living()), 1
+	}
+	switch s.habit {
+	case bursts:
+		if w.chance(100) {
+			return time.Second, 20
+		}
+		return time.Second, 0
+	case idle:
+		if w.chance(60) {
+			return time.Second, 1
+		}
+		return time.Second, 0
+	case huge:
+		return 3 * time.Second, 1
+	case greedy:
+		return time.Second / 8, 1
+	}
+	return time.Second / 3, 1
+}
+
+// pulse lets all callers rest for a moment, again and again: their leases lie idle, and buckets fill.
+func (w *world) pulse() {
+	w.after(w.between(3*time.Second, 12*time.Second), func() {
+		if !w.faulty {
+			return
+		}
+		w.load.on = false
+		w.after(w.between(time.Second, 6*time.Second), func() {
+			if w.faulty {
+				w.load.on = true
+				w.pulse()
+			}
+		})
+	})
+}
+
+func (w *world) living() int {
+	n := 0
+	for _, s := range w.sidecars {
+		if !s.retired {
+			n++
+		}
+	}
+	return max(n, 1)
+}
+
+// call is one caller, at one of the processes.
+func (s *sidecar) call() {
+	ps := s.processes()
+	if len(ps) == 0 {
+		return
+	}
+	p := ps[s.w.rng.IntN(len(ps))]
+	team := s.w.rng.IntN(len(s.w.plan.teams))
+	if s.w.load.saturated {
+		team = 0
+	}
+	p.run(func() { p.request(team) })
+}
+
+// request is one caller's request, from its arrival until the provider has billed it.
+type request struct {
+	p       *process
+	books   *account
+	needs   []lease.Need
+	uses    []lease.Need // what it will truly use of them
+	over    int64        // money it will cost beyond what it reserves
+	entries []*balance   // beside needs; nil is what a standing share paid
+	flows   []int        // beside needs: indexes of what they use of buckets
+}
+
+// request makes a request of a team and tries to have it admitted.
+func (p *process) request(team int) {
+	s, w := p.s, p.s.w
+	if p.config == nil {
+		return
+	}
+	r := p.newRequest(team)
+	if len(r.needs) == 0 {
+		return
+	}
+	mode := w.plan.teams[team].outage
+	h, v, ask := p.m.Reserve(s.clock(), mode, r.needs, nil)
+	if !ask {
+		p.decide(r, h, v, p.config)
+		p.poll()
+		return
+	}
+	waiting, v := p.m.Ask(s.clock(), mode, r.needs, nil)
+	if waiting == nil {
+		p.decide(r, lease.Hold{}, v, p.config)
+		return
+	}
+	p.waiting[waiting] = r
+	patience, gone := askWait, w.faulty && w.chance(w.plan.goneMille)
+	if gone {
+		patience = w.upTo(60 * time.Millisecond)
+	}
+	p.after(patience, func() {
+		if waiting.Done() {
+			return
+		}
+		if gone {
+			w.tally.faults[callerLeft]++
+		}
+		p.m.Withdraw(s.clock(), waiting, gone)
+		delete(p.waiting, waiting)
+		p.decide(r, waiting.Hold, waiting.Verdict, p.config)
+		p.poll()
+	})
+	p.poll()
+}
+
+func (p *process) newRequest(team int) *request {
+	w := p.s.w
+	r := &request{p: p, books: p.books}
+	t := &w.plan.teams[team]
+	tokens := 50 + w.rng.Int64N(400)
+	if p.s.habit == huge && !w.load.saturated && w.chance(300) {
+		w.tally.faults[hugeRequest]++
+		tokens = t.burst/2 + w.rng.Int64N(t.burst/2+t.burst/10)
+	}
+	money := tokens * nanoPerToken
+	used, cost := 1+w.rng.Int64N(tokens), 1+w.rng.Int64N(money)
+	if w.chance(w.plan.overrunMille) {
+		w.tally.faults[overrun]++
+		cost = money + w.rng.Int64N(money/2)
+		used = tokens + w.rng.Int64N(tokens/2)
+		r.over = cost - money
+	}
+	add := func(scope, owner string, kind ledger.Kind, need, use int64) {
+		if res := p.config.byName[name(scope, owner, kind)]; res != nil {
+			r.needs = append(r.needs, lease.Need{Resource: res.Id, Amount: need})
+			r.uses = append(r.uses, lease.Need{Resource: res.Id, Amount: use})
+		}
+	}
+	add("team", t.name, ledger.Requests, 1, 1)
+	add("team", t.name, ledger.TotalTokens, tokens, used)
+	add("team", t.name, ledger.Money, money, cost)
+	if len(r.needs) > 0 {
+		add("key", t.name, ledger.Money, money, cost)
+		add("org", "o", ledger.Money, money, cost)
+	}
+	return r
+}
+
+// decide is the end of a request's admission. A granted one runs at the provider for a while.
+func (p *process) decide(r *request, h lease.Hold, v lease.Verdict, from *snapshot) {
+	w := p.s.w
+	w.note(p.s.name, "verdict "+v.Reason.String(), int64(v.Resource), v.Needed, v.Left)
+	r.books = p.books
+	if !v.OK {
+		w.witness.refused(p, v)
+		return
+	}
+	w.witness.admitted(r, from)
+	p.checkAdmission(r)
+	w.after(w.between(w.plan.lasts[0], w.plan.lasts[1]), func() {
+		w.witness.billed(r)
+		p.run(func() {
+			w.witness.settled(r)
+			p.m.Settle(h, r.uses)
+			p.poll()
+		})
+	})
+}

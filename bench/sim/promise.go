@@ -1,0 +1,198 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/sluice-gateway/sluice/quotad/ledger"
+)
+
+// This file is what must hold at the end, when everything has healed and is quiet.
+
+func (w *world) judge() {
+	if w.broken != nil {
+		return
+	}
+	w.note("", "judge")
+	w.judgeQuiet()
+	for _, res := range w.witness.resources {
+		if res.spec.Kind == ledger.Money {
+			for _, m := range res.months {
+				w.judgeSpend(res, m)
+			}
+			continue
+		}
+		w.tally.checks[checkWindow]++
+		w.must(res.judgeWindows())
+	}
+	w.judgeSettled()
+}
+
+// judgeQuiet: a living sidecar without callers keeps nothing, and knows that quotad knows.
+func (w *world) judgeQuiet() {
+	for _, s := range w.sidecars {
+		if s.retired {
+			continue
+		}
+		if s.p == nil {
+			w.must(fmt.Errorf("%s did not come back", s.name))
+			continue
+		}
+		w.mustf(len(s.disk.finals) == 0, checkQuiet, "%s has %d predecessors to file", s.name, len(s.disk.finals))
+		if s.p.books.cloned {
+			continue // it does not know what its twin was granted
+		}
+		for _, c := range s.p.m.Stats(s.clock()).Counters {
+			w.mustf(c.Balance == 0 && c.Held == 0, checkQuiet, "%s: %+v", s.name, c)
+		}
+		for _, c := range w.quotad.l.Counters(s.p.m.Incarnation()) {
+			out := c.Granted - c.Spent - c.Returned - c.Forfeited
+			w.mustf(out == 0, checkQuiet, "%s: %d is out in quotad's eyes: %+v", s.name, out, c)
+		}
+	}
+}
+
+// judgeSpend: a hard budget is passed by no more than overruns that quotad could not know of.
+func (w *world) judgeSpend(res *truth, m *month) {
+	if !res.spec.Hard {
+		return
+	}
+	c := checkSpend
+	if m.short {
+		c = checkSpendFull
+	}
+	w.mustf(m.spent <= max(0, m.capMost)+m.unbookedMost, c, "%s/%s in %d: spent %d of %d, overruns in flight at most %d",
+		res.spec.Scope, res.spec.Owner, m.period, m.spent, m.capMost, m.unbookedMost)
+}
+
+// judgeWindows: in every window of w seconds at most burst + limit x w / 60 is admitted, and a twentieth.
+func (r *truth) judgeWindows() error {
+	// With refilled(t) being what refills until t, the largest rise of admitted(t) - refilled(t) x 1.05 is the worst
+	// window. Units are 1/perUnit of the resource's.
+	const perUnit = 60_000 * 20
+	admitted, least := int64(0), int64(0) // nothing is admitted or refilled at the beginning
+	refilled, at, start := int64(0), time.Duration(0), time.Duration(0)
+	for _, f := range r.flows {
+		if f.cloned {
+			continue
+		}
+		refilled += r.refill(at, f.at)
+		at = f.at
+		if now := admitted*perUnit - refilled*21; now < least {
+			least, start = now, f.at
+		}
+		admitted += f.amount
+		if over := admitted*perUnit - refilled*21 - least - r.burstMost*21*60_000; over > 0 {
+			return fmt.Errorf("%s: %s/%s, kind %d: from %.3f to %.3f s, %d above (limit %d, burst %d)",
+				checkNames[checkWindow], r.spec.Scope, r.spec.Owner, r.spec.Kind, start.Seconds(), f.at.Seconds(),
+				over/perUnit+1, r.limitMost(f.at), r.burstMost)
+		}
+	}
+	return nil
+}
+
+// refill is units x 60,000 that refill between two moments, at the largest limit in force anywhere.
+func (r *truth) refill(from, to time.Duration) int64 {
+	sum := int64(0)
+	for at := from; at < to; {
+		next := to
+		for _, l := range r.limits {
+			for _, change := range [2]time.Duration{l.at, l.at + lowered} {
+				if change > at && change < next {
+					next = change
+				}
+			}
+		}
+		sum += r.limitMost(at) * (next - at).Microseconds() / 1000
+		at = next
+	}
+	return sum
+}
+
+// judgeSettled: no settle was lost or counted twice, and what no journal proved is in suspense.
+func (w *world) judgeSettled() {
+	for _, a := range w.witness.accounts {
+		if a.shadow {
+			continue
+		}
+		w.witness.observe(a.incarnation)
+		for _, b := range a.balances {
+			if _, kept := w.quotad.month(b.truth.id, b.period); kept && !b.gone && !a.cloned {
+				w.judgeBalance(a, b)
+			}
+		}
+	}
+	for _, r := range w.quotad.l.Resources() {
+		for _, p := range r.Periods {
+			m := w.witness.byID[r.ID].month(p.Period)
+			w.mustf(p.Settled == m.settledAt, checkSettledExact, "%s/%s in %d: %d, of all incarnations %d",
+				r.Spec.Scope, r.Spec.Owner, p.Period, p.Settled, m.settledAt)
+		}
+	}
+}
+
+func (w *world) judgeBalance(a *account, b *balance) {
+	what := fmt.Sprintf("incarnation %d of %s (fate %d), %s/%s in %d: %+v",
+		a.incarnation, a.sidecar.name, a.fate, b.truth.spec.Scope, b.truth.spec.Owner, b.period, *b)
+	f := a.fate
+	if f == killedKept && !a.isFiled && a.sidecar.retired {
+		f = lost // nobody came to read it
+	}
+	switch f {
+	case living:
+		w.mustf(b.settled == b.spent, checkSettledExact, "%s", what)
+	case killedKept:
+		if !w.plan.strict && b.granted == 0 && b.over >= b.spent {
+			return // see TestSpendPastASoftBudgetIsFiled
+		}
+		w.mustf(b.settled == b.spent+b.atDeath, checkSettledByJournal, "%s", what)
+	default:
+		w.mustf(b.settled <= max(b.spent+b.held, b.claimed), checkNotDoubled, "%s", what)
+		w.mustf(b.granted-b.returned-b.settled == b.suspense, checkSuspense, "%s", what)
+		w.mustf(b.consumed <= b.settled+b.suspense+b.over, checkSuspense, "%s", what)
+	}
+}
+
+// judgeSaturation: of the scarcest bucket of the first team at least 95% was used, and everybody had a part.
+func (w *world) judgeSaturation(from, to time.Duration) {
+	if w.broken != nil {
+		return
+	}
+	best, scarcest := int64(0), (*truth)(nil)
+	for _, res := range w.witness.resources {
+		if res.deleted || res.spec.Kind == ledger.Money || res.spec.Owner != w.plan.teams[0].name {
+			continue
+		}
+		used := int64(0)
+		for _, f := range res.flows {
+			if f.at > from {
+				used += f.amount
+			}
+		}
+		if permille := used * 1000 / max(1, res.spec.Limit*(to-from).Milliseconds()/60_000); permille >= best {
+			best, scarcest = permille, res
+		}
+	}
+	if scarcest == nil {
+		return
+	}
+	view, _ := w.quotad.l.Resource(scarcest.id)
+	w.mustf(best >= 950, checkUtilisation, "%d in a thousand; %+v", best, view)
+	parts, sum, n := map[string]int64{}, int64(0), int64(0)
+	for _, f := range scarcest.flows {
+		if f.at > from {
+			parts[f.owner] += f.amount
+			sum += f.amount
+		}
+	}
+	for _, s := range w.sidecars {
+		if s.p != nil {
+			n++
+		}
+	}
+	for _, s := range w.sidecars {
+		if s.p != nil {
+			w.mustf(parts[s.name]*n*2 >= sum, checkStarved, "%s had %d of %d, one of %d", s.name, parts[s.name], sum, n)
+		}
+	}
+}

@@ -1,0 +1,235 @@
+package sim
+
+import (
+	"testing"
+	"time"
+
+	"github.com/sluice-gateway/sluice/sidecar/lease"
+)
+
+// The scenarios broke earlier drafts of the protocol. Each is a calm world with one course of events; the invariants
+// and promises are those of every world.
+
+// runPlan plays a few seeds of a plan and hands over each world at its end.
+func runPlan(t *testing.T, p plan, also func(w *world)) {
+	t.Helper()
+	for seed := range uint64(2) {
+		w := newWorld(seed+1, p, nil)
+		w.run()
+		if w.broken != nil {
+			t.Fatalf("seed %d: %v", seed+1, w.broken)
+		}
+		if also != nil {
+			also(w)
+		}
+	}
+}
+
+// every lets something happen again and again while there are faults.
+func (w *world) every(d time.Duration, do func()) {
+	w.after(d, func() {
+		if w.faulty {
+			do()
+			w.every(d, do)
+		}
+	})
+}
+
+// atLeast requires that something has happened so often.
+func atLeast(t *testing.T, w *world, f fault, n int) {
+	t.Helper()
+	if got := w.tally.faults[f]; got < n {
+		t.Errorf("%s: %d times, want at least %d", faultNames[f], got, n)
+	}
+}
+
+func TestCrashLoopOfStreams(t *testing.T) {
+	p := calm(3, 1)
+	p.lasts = [2]time.Duration{3 * time.Second, 8 * time.Second}
+	p.addBudget("org", "o", 60_000_000, true)
+	p.script = func(w *world) {
+		w.every(2500*time.Millisecond, func() {
+			if s := w.sidecars[0]; s.p != nil {
+				s.kill(killedKept, 200*time.Millisecond)
+				w.tally.faults[killKept]++
+			}
+		})
+	}
+	runPlan(t, p, func(w *world) { atLeast(t, w, killKept, 20) })
+}
+
+// TestTwelveOnASmallBucket: twelve that renew full leases, and then all use them at once with what is in the bucket.
+func TestTwelveOnASmallBucket(t *testing.T) {
+	p := calm(12, 1)
+	p.specs[0].Limit, p.specs[0].Burst = 3000, 300
+	p.specs[1].Limit, p.specs[1].Burst = 30_000_000, 3_000_000
+	p.script = func(w *world) {
+		w.every(time.Second, func() {
+			for _, s := range w.sidecars {
+				s.habit = steady // three quarters of the limit
+			}
+		})
+		w.every(9*time.Second, func() {
+			for _, s := range w.sidecars {
+				for range 40 {
+					s.call()
+				}
+			}
+		})
+	}
+	runPlan(t, p, func(w *world) {
+		if w.witness.refusals[lease.Throttled] < 100 {
+			t.Errorf("throttled %d", w.witness.refusals[lease.Throttled])
+		}
+	})
+}
+
+func TestLongCutHeals(t *testing.T) {
+	p := calm(4, 2)
+	p.duration = 200 * time.Second
+	p.hungry = true
+	p.script = func(w *world) {
+		w.after(20*time.Second, func() {
+			w.sidecars[0].link.cut = [2]bool{true, true}
+			w.sidecars[0].p.breakWithin(3 * time.Second)
+			w.after(140*time.Second, func() { w.sidecars[0].link.cut = [2]bool{} })
+		})
+	}
+	runPlan(t, p, func(w *world) {
+		if w.sidecars[0].p.m.Stats(w.sidecars[0].clock()).TrickleAdmissions == 0 {
+			t.Error("nothing came from the standing share")
+		}
+	})
+}
+
+func TestCutBeforeItsShareShrank(t *testing.T) {
+	p := calm(1, 1)
+	p.hungry = true
+	p.script = func(w *world) {
+		w.after(20*time.Second, func() {
+			w.sidecars[0].link.cut[down] = true
+			for range 6 {
+				w.join()
+			}
+			w.after(90*time.Second, func() { w.sidecars[0].link.cut = [2]bool{} })
+		})
+	}
+	runPlan(t, p, nil)
+}
+
+func TestTwelveReplacedWithoutGoodbye(t *testing.T) {
+	p := calm(12, 1)
+	p.hungry = true
+	p.script = func(w *world) {
+		w.every(30*time.Second, func() {
+			for _, s := range w.sidecars {
+				if s.p != nil {
+					s.kill(lost, w.upTo(2*time.Second))
+				}
+			}
+		})
+	}
+	runPlan(t, p, nil)
+}
+
+func TestDiskRolledBackThirtyTimes(t *testing.T) {
+	p := calm(3, 1)
+	p.duration = 190 * time.Second
+	p.addBudget("org", "o", 100_000_000, true)
+	n := 0
+	p.script = func(w *world) {
+		w.every(6*time.Second, func() {
+			s := w.sidecars[0]
+			if s.p == nil {
+				return
+			}
+			books := s.p.books
+			s.kill(rolledBack, 100*time.Millisecond)
+			if books.fate == rolledBack {
+				n++
+			}
+		})
+	}
+	runPlan(t, p, func(*world) {
+		if n < 25 {
+			t.Errorf("rolled back %d times", n)
+		}
+		n = 0
+	})
+}
+
+func TestTeamDeletedAndCreatedAgain(t *testing.T) {
+	p := calm(4, 2)
+	p.lateMille = 100 // renews about the deleted one come late
+	p.script = func(w *world) { w.every(9*time.Second, func() { w.inject(teamRecreated) }) }
+	runPlan(t, p, func(w *world) { atLeast(t, w, teamRecreated, 5) })
+}
+
+func TestSixTermsWithWrongClocks(t *testing.T) {
+	p := calm(4, 1)
+	p.driftMillionths = 50_000
+	p.script = func(w *world) {
+		w.every(15*time.Second, func() {
+			w.inject(leaderChange)
+			w.after(3*time.Second, func() {
+				w.quotad.wallOff = 24 * time.Hour
+				w.tally.faults[clockStep]++
+			})
+		})
+		w.after(70*time.Second, func() { w.inject(monthTurn) })
+	}
+	runPlan(t, p, func(w *world) {
+		atLeast(t, w, leaderChange, 6)
+		atLeast(t, w, monthTurn, 1)
+	})
+}
+
+func TestRenewSentAgainAcrossAFailover(t *testing.T) {
+	p := calm(4, 1)
+	p.repeatMille, p.overrunMille = 200, 200
+	p.addBudget("org", "o", 80_000_000, true)
+	p.script = func(w *world) {
+		w.every(5*time.Second, func() {
+			w.inject([]fault{repliesLost, entriesLost}[w.rng.IntN(2)])
+		})
+	}
+	runPlan(t, p, func(w *world) {
+		atLeast(t, w, repliesLost, 3)
+		atLeast(t, w, entriesLost, 3)
+	})
+}
+
+func TestCallersGoneWhileTheirAskIsUnderWay(t *testing.T) {
+	p := calm(3, 1)
+	p.goneMille = 900
+	p.addBudget("key", "team-0", 40_000_000, true)
+	runPlan(t, p, func(w *world) { atLeast(t, w, callerLeft, 20) })
+}
+
+// TestFailoverRefusesNobody: a leader change alone makes nobody be refused for want of a leader.
+func TestFailoverRefusesNobody(t *testing.T) {
+	p := calm(4, 2)
+	p.script = func(w *world) {
+		w.every(12*time.Second, func() {
+			if w.quotad.up {
+				w.quotad.lose(w.between(300*time.Millisecond, 700*time.Millisecond), false, false)
+			}
+		})
+	}
+	runPlan(t, p, func(w *world) {
+		if n := w.witness.refusals[lease.Unavailable]; n > 0 {
+			t.Errorf("%d requests were refused as unavailable", n)
+		}
+	})
+}
+
+func TestMinutesWithoutQuotad(t *testing.T) {
+	p := calm(4, 2)
+	p.duration = 300 * time.Second
+	p.driftMillionths = 50_000
+	p.hungry = true
+	p.script = func(w *world) {
+		w.after(30*time.Second, func() { w.quotad.lose(200*time.Second, false, true) })
+	}
+	runPlan(t, p, nil)
+}

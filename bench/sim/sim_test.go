@@ -1,0 +1,54 @@
+package sim
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+func TestSeeds(t *testing.T) {
+	seeds := uint64(8)
+	if testing.Short() {
+		seeds = 4
+	}
+	for seed := range seeds {
+		r := Run(seed+1, nil)
+		if r.Err != nil {
+			t.Errorf("seed %d: %v; replay: bin/bench sim --seed %[1]d --trace", seed+1, r.Err)
+		}
+		if r.Events < eventsMin || r.Faults < 5 {
+			t.Errorf("seed %d: only %d events and %d faults", seed+1, r.Events, r.Faults)
+		}
+	}
+}
+
+// TestSameSeedSameWorld: the event log of a seed is the same each time, whether or not somebody reads it.
+func TestSameSeedSameWorld(t *testing.T) {
+	for _, seed := range []uint64{3, 5} {
+		var log bytes.Buffer
+		first, second, silent := Run(seed, &log), Run(seed, &bytes.Buffer{}), Run(seed, nil)
+		if first != second || first != silent {
+			t.Errorf("seed %d: hashes %x, %x and %x", seed, first.Hash, second.Hash, silent.Hash)
+		}
+		if lines := strings.Count(log.String(), "\n"); lines < eventsMin/4 {
+			t.Errorf("seed %d: the event log has %d lines", seed, lines)
+		}
+	}
+	if Run(3, nil).Hash == Run(4, nil).Hash {
+		t.Error("two seeds make one world")
+	}
+}
+
+// TestSweep: results come in the order of the seeds, whatever the workers do.
+func TestSweep(t *testing.T) {
+	next := uint64(7)
+	Sweep(t.Context(), next, 3, 2, func(r Result) {
+		if want := Run(next, nil); r != want {
+			t.Errorf("seed %d: hash %x, want %x", r.Seed, r.Hash, want.Hash)
+		}
+		next++
+	})
+	if next != 10 {
+		t.Errorf("the sweep ended before %d", next)
+	}
+}

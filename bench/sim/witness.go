@@ -1,0 +1,386 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/sluice-gateway/sluice/quotad/ledger"
+	"github.com/sluice-gateway/sluice/sidecar/lease"
+
+	quotav1 "github.com/sluice-gateway/sluice/proto/gen/quota/v1"
+)
+
+// witness counts what truly happened, from what callers were told and what the provider billed. It takes the word of
+// neither side for it.
+type witness struct {
+	w         *world
+	accounts  []*account
+	byNumber  map[uint64]*account // of an incarnation; looked up, never walked
+	resources []*truth
+	byID      map[uint64]*truth // looked up, never walked
+	refusals  [lease.NumReasons]int
+}
+
+// fate is what became of a process.
+type fate uint8
+
+const (
+	living     fate = iota
+	killedKept      // dead; its journal was found whole
+	rolledBack      // dead; an old state of its journal was found
+	lost            // dead; nothing was found
+	fencedOff       // lives on under another incarnation; what it had is nobody's
+)
+
+// account is what one incarnation was granted, held and used.
+type account struct {
+	incarnation uint64
+	sidecar     *sidecar
+	fate        fate
+	cloned      bool // two processes use it: what they spend twice is not the protocol's to prevent
+	shadow      bool // the second of them
+	saidDead    bool
+	isFiled     bool
+	running     int    // requests
+	applied     uint64 // the newest renew
+	balances    []*balance
+
+	settledOver []debt            // settled since the last renew was built
+	sentOver    map[uint64][]debt // by seq
+}
+
+// balance is an account's use of one resource in a period.
+type balance struct {
+	truth    *truth
+	period   uint32
+	held     int64 // by running requests
+	spent    int64 // settled at the process
+	consumed int64 // billed by the provider, whether or not anybody settled it
+	over     int64 // may be consumed beyond what was granted: overruns, and soft budgets that were passed
+	atDeath  int64 // held when a process died whose journal says so
+	claimed  int64 // spent and held, as an old state of the journal says
+	gone     bool  // the sidecar has dropped it
+
+	granted, returned, settled, suspense int64 // at quotad, as last seen
+}
+
+// truth is what is known of one resource.
+type truth struct {
+	id        uint64
+	spec      ledger.Spec
+	deleted   bool
+	limits    []limit
+	burstMost int64
+	flows     []flow
+	months    []*month
+}
+
+// limit is a bucket's, from a moment on.
+type limit struct {
+	at        time.Duration
+	perMinute int64
+}
+
+// flow is use of a bucket by one request: what was reserved at admission, less what it gave back in the end.
+type flow struct {
+	at     time.Duration
+	amount int64
+	owner  string
+	cloned bool
+}
+
+// month is what is known of a budget in one period.
+type month struct {
+	period       uint32
+	capMost      int64 // cap and credits, the most they were
+	cap          int64
+	loosened     time.Duration // when more became free other than by settling
+	spent        int64         // billed
+	settled      int64         // by processes, or by what their journals say
+	settledAt    int64         // at quotad, as last seen
+	suspense     int64         // the same
+	unbooked     int64         // overruns of requests that quotad has not booked
+	unbookedMost int64
+	short        bool // some request was refused for good
+}
+
+// debt is an overrun of a month.
+type debt struct {
+	month  *month
+	amount int64
+}
+
+func newWitness(w *world) *witness {
+	return &witness{w: w, byNumber: map[uint64]*account{}, byID: map[uint64]*truth{}}
+}
+
+// open begins an account. The second of an incarnation is a clone's.
+func (t *witness) open(incarnation uint64, s *sidecar) *account {
+	a := &account{incarnation: incarnation, sidecar: s, sentOver: map[uint64][]debt{}}
+	t.accounts = append(t.accounts, a)
+	if first := t.byNumber[incarnation]; first != nil {
+		first.cloned, a.cloned, a.shadow = true, true, true
+		return a
+	}
+	t.byNumber[incarnation] = a
+	return a
+}
+
+func (a *account) end(f fate) { a.fate = f }
+
+// journalLost: the journal of a dead process is gone before it was filed, as far as anybody knows.
+func (a *account) journalLost() {
+	if !a.isFiled {
+		a.fate = lost
+		for _, b := range a.balances {
+			b.held = max(b.held, b.atDeath)
+		}
+	}
+}
+
+// recorded takes what the journal of a dead process says.
+func (a *account) recorded(f *quotav1.FileFinal, as fate) {
+	for _, b := range a.balances {
+		m := b.month()
+		if b.gone || m == nil {
+			continue
+		}
+		if as == killedKept {
+			b.atDeath = b.held
+			m.settled += b.held
+			continue
+		}
+		for _, c := range f.Counters {
+			if c.Resource == b.truth.id && c.Period == b.period {
+				b.claimed = c.Spent
+				m.settled += max(0, c.Spent-b.spent)
+			}
+		}
+	}
+}
+
+// learn takes the resources as they are defined now.
+func (t *witness) learn(l *ledger.Ledger) {
+	known := map[uint64]bool{}
+	for _, r := range l.Resources() {
+		known[r.ID] = true
+		res := t.byID[r.ID]
+		if res == nil {
+			res = &truth{id: r.ID}
+			t.byID[r.ID] = res
+			t.resources = append(t.resources, res)
+		}
+		res.spec = r.Spec
+		if n := len(res.limits); n == 0 || res.limits[n-1].perMinute != r.Spec.Limit {
+			res.limits = append(res.limits, limit{t.w.now, r.Spec.Limit})
+		}
+		res.burstMost = max(res.burstMost, r.Spec.Burst)
+		for _, p := range r.Periods {
+			m := res.month(p.Period)
+			if p.Cap+p.Credits > m.cap {
+				m.loosened = t.w.now
+			}
+			m.cap = p.Cap + p.Credits
+			m.capMost = max(m.capMost, m.cap)
+		}
+	}
+	for _, res := range t.resources {
+		res.deleted = res.deleted || !known[res.id]
+	}
+}
+
+func (r *truth) month(period uint32) *month {
+	for _, m := range r.months {
+		if m.period == period {
+			return m
+		}
+	}
+	m := &month{period: period}
+	r.months = append(r.months, m)
+	return m
+}
+
+// month is nil for a bucket.
+func (b *balance) month() *month {
+	if b.truth.spec.Kind != ledger.Money {
+		return nil
+	}
+	return b.truth.month(b.period)
+}
+
+// of is the account's balance of a resource in a period.
+func (a *account) of(res *truth, period uint32) *balance {
+	for _, b := range a.balances {
+		if b.truth == res && b.period == period && !b.gone {
+			return b
+		}
+	}
+	b := &balance{truth: res, period: period}
+	a.balances = append(a.balances, b)
+	return b
+}
+
+// admitted counts a request that may run. from is the snapshot that its needs are of.
+func (t *witness) admitted(r *request, from *snapshot) {
+	p, w := r.p, t.w
+	stats := p.m.Stats(p.s.clock())
+	byShare := stats.UsableFor == 0 // then standing shares pay for buckets
+	r.books.running++
+	r.entries, r.flows = make([]*balance, len(r.needs)), make([]int, len(r.needs))
+	for i, n := range r.needs {
+		res := t.byID[n.Resource]
+		period := uint32(0)
+		for _, known := range from.resources {
+			if known.Id == n.Resource {
+				period = known.Period
+			}
+		}
+		if res.spec.Kind != ledger.Money {
+			r.flows[i] = len(res.flows)
+			res.flows = append(res.flows, flow{w.now, n.Amount, p.s.name, r.books.cloned})
+			if byShare {
+				continue
+			}
+		}
+		b := r.books.of(res, period)
+		b.held += n.Amount
+		r.entries[i] = b
+		if res.spec.Kind != ledger.Money {
+			continue
+		}
+		b.over += r.over
+		if balanceAt(&stats, n.Resource, period) < 0 && !res.spec.Hard {
+			b.over += n.Amount // passed a soft budget
+		}
+		m := res.month(period)
+		m.unbooked += r.over
+		m.unbookedMost = max(m.unbookedMost, m.unbooked)
+	}
+}
+
+func balanceAt(s *lease.Stats, resource uint64, period uint32) int64 {
+	for _, c := range s.Counters {
+		if c.Resource == resource && c.Period == period {
+			return c.Balance
+		}
+	}
+	return 0
+}
+
+// billed: the provider has done the work, whoever is left to hear of it.
+func (t *witness) billed(r *request) {
+	r.books.running--
+	for i, b := range r.entries {
+		if b == nil {
+			continue
+		}
+		b.consumed += r.uses[i].Amount
+		if m := b.month(); m != nil && !r.books.cloned {
+			m.spent += r.uses[i].Amount
+		}
+		t.checkCovered(r.books, b)
+	}
+}
+
+// settled: the process hears of it, if it is still the incarnation that admitted it.
+func (t *witness) settled(r *request) {
+	if r.books != r.p.books {
+		return
+	}
+	for i, b := range r.entries {
+		if b == nil {
+			continue
+		}
+		reserved, used := r.needs[i].Amount, r.uses[i].Amount
+		b.held -= reserved
+		b.spent += used
+		m := b.month()
+		if m == nil {
+			switch {
+			case used >= reserved || b.gone:
+			case t.w.plan.refundsLate:
+				b.truth.flows = append(b.truth.flows, flow{t.w.now, used - reserved, r.p.s.name, r.books.cloned})
+			default:
+				b.truth.flows[r.flows[i]].amount = used
+			}
+			continue
+		}
+		m.settled += used
+		if r.over > 0 {
+			r.books.settledOver = append(r.books.settledOver, debt{m, r.over})
+		}
+	}
+}
+
+// sent: a renew was built that says what was settled until now.
+func (a *account) sent(seq uint64) {
+	a.sentOver[seq], a.settledOver = a.settledOver, nil
+}
+
+// renewed looks at what quotad has made of a renew.
+func (t *witness) renewed(a *account, in *ledger.Renew, rep *ledger.RenewReply) {
+	if rep.Refusal == ledger.RefusedNot && !rep.Fenced {
+		book(a.sentOver[in.Seq])
+		delete(a.sentOver, in.Seq)
+	}
+	t.observe(in.Incarnation)
+	if in.Seq <= a.applied {
+		return // repeated: what was said then is said again
+	}
+	a.applied = in.Seq
+	for i := range rep.Asks {
+		if rep.Asks[i].Shortage == ledger.Exhausted && i < len(in.Asks) {
+			t.checkExhausted(&in.Asks[i], &rep.Asks[i])
+		}
+	}
+}
+
+func book(debts []debt) {
+	for _, d := range debts {
+		d.month.unbooked -= d.amount
+	}
+}
+
+// filed looks at what quotad has made of a dead process's journal.
+func (t *witness) filed(incarnation uint64, done bool) {
+	a := t.byNumber[incarnation]
+	if !done || a == nil {
+		return
+	}
+	if a.fate == killedKept && !a.isFiled {
+		book(a.settledOver)
+		for seq, debts := range a.sentOver { // a sum: the order is all one
+			book(debts)
+			delete(a.sentOver, seq)
+		}
+		a.settledOver = nil
+	}
+	a.isFiled = true
+	t.observe(incarnation)
+}
+
+// observe takes down quotad's side of an account.
+func (t *witness) observe(incarnation uint64) {
+	a := t.byNumber[incarnation]
+	if a == nil {
+		return
+	}
+	for _, c := range t.w.quotad.l.Counters(incarnation) {
+		res := t.byID[c.Resource]
+		if res.spec.Kind != ledger.Money {
+			continue
+		}
+		b := a.of(res, c.Period)
+		m := b.month()
+		m.settledAt += c.Spent - b.settled
+		b.granted, b.returned, b.settled, b.suspense = c.Granted, c.Returned, c.Spent, c.Suspense
+		t.checkCovered(a, b)
+	}
+}
+
+// refused hears what a caller was told.
+func (t *witness) refused(p *process, v lease.Verdict) {
+	t.refusals[v.Reason]++
+	if v.Reason == lease.Exhausted {
+		t.checkExhaustedHere(p, v)
+	}
+}
