@@ -39,9 +39,6 @@ func (w *world) judgeQuiet() {
 			continue
 		}
 		w.mustf(len(s.disk.finals) == 0, checkQuiet, "%s has %d predecessors to file", s.name, len(s.disk.finals))
-		if s.p.books.cloned {
-			continue // it does not know what its twin was granted
-		}
 		for _, c := range s.p.m.Stats(s.clock()).Counters {
 			w.mustf(c.Balance == 0 && c.Held == 0, checkQuiet, "%s: %+v", s.name, c)
 		}

@@ -323,10 +323,11 @@ func (t *witness) renewed(a *account, in *ledger.Renew, rep *ledger.RenewReply) 
 		delete(a.sentOver, in.Seq)
 	}
 	t.observe(in.Incarnation)
-	if in.Seq <= a.applied {
-		return // repeated: what was said then is said again
+	first := t.byNumber[in.Incarnation]
+	if in.Seq <= first.applied {
+		return // repeated, or a twin's: what was said then is said again
 	}
-	a.applied = in.Seq
+	first.applied = in.Seq
 	for i := range rep.Asks {
 		if rep.Asks[i].Shortage == ledger.Exhausted && i < len(in.Asks) {
 			t.checkExhausted(&in.Asks[i], &rep.Asks[i])

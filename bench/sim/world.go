@@ -157,7 +157,7 @@ func (w *world) run() {
 	w.judge()
 }
 
-// heal ends every fault.
+// heal ends every fault, and every incarnation that was cloned.
 func (w *world) heal() {
 	w.note("", "heal")
 	w.faulty = false
@@ -166,6 +166,9 @@ func (w *world) heal() {
 		if s.twin != nil {
 			s.twin.die()
 			s.twin = nil
+		}
+		if s.p != nil && s.p.books.cloned && w.plan.mendTwins {
+			s.kill(lost, time.Second) // or it would be found out at any later time
 		}
 	}
 }
