@@ -140,13 +140,13 @@ func (p *process) request(team int) {
 	mode := w.plan.teams[team].outage
 	h, v, ask := p.m.Reserve(s.clock(), mode, r.needs, nil)
 	if !ask {
-		p.decide(r, h, v, p.config)
+		p.decide(r, h, v, p.config, w.now)
 		p.poll()
 		return
 	}
 	waiting, v := p.m.Ask(s.clock(), mode, r.needs, nil)
 	if waiting == nil {
-		p.decide(r, lease.Hold{}, v, p.config)
+		p.decide(r, lease.Hold{}, v, p.config, w.now)
 		return
 	}
 	p.waiting[waiting] = r
@@ -163,7 +163,7 @@ func (p *process) request(team int) {
 		}
 		p.m.Withdraw(s.clock(), waiting, gone)
 		delete(p.waiting, waiting)
-		p.decide(r, waiting.Hold, waiting.Verdict, p.config)
+		p.decide(r, waiting.Hold, waiting.Verdict, p.config, w.now)
 		p.poll()
 	})
 	p.poll()
@@ -203,7 +203,7 @@ func (p *process) newRequest(team int) *request {
 }
 
 // decide is the end of a request's admission. A granted one runs at the provider for a while.
-func (p *process) decide(r *request, h lease.Hold, v lease.Verdict, from *snapshot) {
+func (p *process) decide(r *request, h lease.Hold, v lease.Verdict, from *snapshot, reserved time.Duration) {
 	w := p.s.w
 	w.note(p.s.name, "verdict "+v.Reason.String(), int64(v.Resource), v.Needed, v.Left)
 	r.books = p.books
@@ -211,7 +211,7 @@ func (p *process) decide(r *request, h lease.Hold, v lease.Verdict, from *snapsh
 		w.witness.refused(p, v)
 		return
 	}
-	w.witness.admitted(r, from)
+	w.witness.admitted(r, from, reserved)
 	p.checkAdmission(r)
 	w.after(w.between(w.plan.lasts[0], w.plan.lasts[1]), func() {
 		w.witness.billed(r)

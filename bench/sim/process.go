@@ -202,7 +202,7 @@ func (p *process) poll() {
 		session, term, books := p.session, p.term, p.books
 		w.carry(s, up, func() { w.quotad.renew(p, books, term, session, r) })
 	}
-	p.collect(p.config)
+	p.collect(p.config, p.s.w.now)
 	next := p.m.NextPoll()
 	if next == math.MaxInt64 {
 		return
@@ -269,6 +269,10 @@ func (p *process) receive(session int, rep ledger.RenewReply) {
 		w.must(fmt.Errorf("renew %d of %s is refused: %d", rep.Seq, p.s.name, rep.Refusal))
 		return
 	}
+	reserved := w.now
+	if a := w.witness.byNumber[p.books.incarnation]; a.applied == rep.Seq {
+		reserved = a.appliedAt
+	}
 	w.lastIncarnation++
 	fenced := p.m.Apply(p.s.clock(), fromLedger(rep), w.lastIncarnation)
 	p.answered = max(p.answered, rep.Seq)
@@ -280,16 +284,17 @@ func (p *process) receive(session int, rep ledger.RenewReply) {
 		p.seq, p.answered = 0, 0
 		p.disconnect()
 	}
-	p.collect(p.builtFrom)
+	p.collect(p.builtFrom, reserved)
 	p.poll()
 }
 
-// collect hears of requests that were decided. from is the snapshot that their needs are of.
-func (p *process) collect(from *snapshot) {
+// collect hears of requests that were decided. from is the snapshot that their needs are of, reserved is when what was
+// granted to them was.
+func (p *process) collect(from *snapshot, reserved time.Duration) {
 	for _, decided := range append([]*lease.Waiting(nil), p.m.Finished()...) {
 		r := p.waiting[decided]
 		delete(p.waiting, decided)
-		p.decide(r, decided.Hold, decided.Verdict, from)
+		p.decide(r, decided.Hold, decided.Verdict, from, reserved)
 	}
 }
 
@@ -346,7 +351,7 @@ func (s *sidecar) leave(retire bool) {
 	s.w.note(s.name, "leaves", int64(p.books.incarnation))
 	p.touch()
 	p.m.Leave()
-	p.collect(p.config)
+	p.collect(p.config, p.s.w.now)
 	p.poll()
 	deadline, wanted := s.w.now+12*time.Second, uint64(0)
 	var look func()

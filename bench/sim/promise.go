@@ -1,7 +1,9 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sluice-gateway/sluice/quotad/ledger"
@@ -69,7 +71,8 @@ func (r *truth) judgeWindows() error {
 	const perUnit = 60_000 * 20
 	admitted, least := int64(0), int64(0) // nothing is admitted or refilled at the beginning
 	refilled, at, start := int64(0), time.Duration(0), time.Duration(0)
-	for _, f := range r.flows {
+	flows := slices.SortedStableFunc(slices.Values(r.flows), func(a, b flow) int { return cmp.Compare(a.at, b.at) })
+	for _, f := range flows {
 		if f.cloned {
 			continue
 		}

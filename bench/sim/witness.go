@@ -42,6 +42,7 @@ type account struct {
 	isFiled     bool
 	running     int    // requests
 	applied     uint64 // the newest renew
+	appliedAt   time.Duration
 	balances    []*balance
 
 	settledOver []debt            // settled since the last renew was built
@@ -219,9 +220,10 @@ func (a *account) of(res *truth, period uint32) *balance {
 	return b
 }
 
-// admitted counts a request that may run. from is the snapshot that its needs are of.
-func (t *witness) admitted(r *request, from *snapshot) {
-	p, w := r.p, t.w
+// admitted counts a request that may run. from is the snapshot that its needs are of, at is when they were reserved:
+// of an ask, when quotad granted it, for the bucket fills again from then on, however late the answer comes.
+func (t *witness) admitted(r *request, from *snapshot, at time.Duration) {
+	p := r.p
 	stats := p.m.Stats(p.s.clock())
 	byShare := stats.UsableFor == 0 // then standing shares pay for buckets
 	r.books.running++
@@ -236,7 +238,7 @@ func (t *witness) admitted(r *request, from *snapshot) {
 		}
 		if res.spec.Kind != ledger.Money {
 			r.flows[i] = len(res.flows)
-			res.flows = append(res.flows, flow{w.now, n.Amount, p.s.name, r.books.cloned})
+			res.flows = append(res.flows, flow{at, n.Amount, p.s.name, r.books.cloned})
 			if byShare {
 				continue
 			}
@@ -327,7 +329,7 @@ func (t *witness) renewed(a *account, in *ledger.Renew, rep *ledger.RenewReply) 
 	if in.Seq <= first.applied {
 		return // repeated, or a twin's: what was said then is said again
 	}
-	first.applied = in.Seq
+	first.applied, first.appliedAt = in.Seq, t.w.now
 	for i := range rep.Asks {
 		if rep.Asks[i].Shortage == ledger.Exhausted && i < len(in.Asks) {
 			t.checkExhausted(&in.Asks[i], &rep.Asks[i])
