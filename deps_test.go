@@ -4,6 +4,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -89,3 +90,19 @@ func TestDependencies(t *testing.T) {
 }
 
 func within(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
+
+// TestSettingsAreReadAlike: the two programs share no package, so each has the file that reads its settings. A fault
+// mended in one must be mended in both.
+func TestSettingsAreReadAlike(t *testing.T) {
+	var texts []string
+	for _, program := range []string{"sidecar", "quotad"} {
+		b, err := os.ReadFile(program + "/load.go")
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts = append(texts, strings.Replace(string(b), "package "+program+"\n", "", 1))
+	}
+	if texts[0] != texts[1] {
+		t.Error("sidecar/load.go and quotad/load.go differ in more than their package")
+	}
+}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math/big"
 	"strings"
 	"text/tabwriter"
 
@@ -67,7 +68,9 @@ func used(b *adminv1.Budget) string {
 	if whole <= 0 {
 		return "-"
 	}
-	return fmt.Sprintf("%.1f%%", 100*float64(b.GetSettledNano()+b.GetSuspenseNano())/float64(whole))
+	spent := big.NewInt(b.GetSettledNano())
+	spent.Add(spent, big.NewInt(b.GetSuspenseNano()))
+	return new(big.Rat).SetFrac(spent.Mul(spent, big.NewInt(100)), big.NewInt(whole)).FloatString(1) + "%"
 }
 
 func yes(b bool) string {

@@ -22,6 +22,7 @@ import (
 	"github.com/sluice-gateway/sluice/proto/gen/admin/v1/adminv1connect"
 	"github.com/sluice-gateway/sluice/quotad/internal/keyring"
 	"github.com/sluice-gateway/sluice/quotad/internal/replica"
+	"github.com/sluice-gateway/sluice/quotad/internal/replica/replicatest"
 )
 
 // patience is how long a test waits for what must happen. It is long, so that only a fault reaches it.
@@ -63,26 +64,8 @@ func newPlane(t *testing.T) *plane {
 	t.Helper()
 	core, logs := observer.New(zapcore.DebugLevel)
 	log := zap.New(core)
-	dir := t.TempDir()
-	node, err := replica.Open(replica.Config{
-		ID: "a", DataDir: dir, RaftListen: "127.0.0.1:0", Bootstrap: true, FlushEvery: time.Hour,
-		HeartbeatTimeout: 50 * time.Millisecond, ElectionTimeout: 50 * time.Millisecond, LeaderLeaseTimeout: 50 * time.Millisecond,
-	}, log)
-	must(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- node.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		must(t, <-ended)
-		must(t, node.Close())
-	})
-	for range node.Watch(ctx) {
-		if _, _, _, self := node.Leader(); self {
-			break
-		}
-	}
-	ring, err := keyring.Create(filepath.Join(dir, "key"))
+	node := replicatest.Single(t, log)
+	ring, err := keyring.Create(filepath.Join(t.TempDir(), "key"))
 	must(t, err)
 	p := serve(t, node, ring, log)
 	p.node, p.logs = node, logs

@@ -23,6 +23,7 @@ import (
 	"github.com/sluice-gateway/sluice/quotad/internal/keyring"
 	"github.com/sluice-gateway/sluice/quotad/internal/registry"
 	"github.com/sluice-gateway/sluice/quotad/internal/replica"
+	"github.com/sluice-gateway/sluice/quotad/internal/replica/replicatest"
 )
 
 // patience is how long a test waits for what must happen. It is long, so that only a fault reaches it.
@@ -74,26 +75,8 @@ type plane struct {
 // newPlane starts a node and serves its sidecar plane, both until the end of the test.
 func newPlane(t *testing.T) *plane {
 	t.Helper()
-	dir := t.TempDir()
-	node, err := replica.Open(replica.Config{
-		ID: "a", DataDir: dir, RaftListen: "127.0.0.1:0", Bootstrap: true, FlushEvery: time.Hour,
-		HeartbeatTimeout: 50 * time.Millisecond, ElectionTimeout: 50 * time.Millisecond, LeaderLeaseTimeout: 50 * time.Millisecond,
-	}, zap.NewNop())
-	must(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- node.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		must(t, <-ended)
-		must(t, node.Close())
-	})
-	for range node.Watch(ctx) {
-		if _, _, _, self := node.Leader(); self {
-			break
-		}
-	}
-	ring, err := keyring.Create(filepath.Join(dir, "key"))
+	node := replicatest.Single(t, zap.NewNop())
+	ring, err := keyring.Create(filepath.Join(t.TempDir(), "key"))
 	must(t, err)
 	return serve(t, node, ring)
 }

@@ -1,5 +1,8 @@
 package adapter
 
+// ThinkingFormat marks the reasoning_details that carry Anthropic's blocks of thinking (OpenRouter's name for it).
+const ThinkingFormat = "anthropic-claude-v1"
+
 // ThinkingLeast is the smallest number of tokens a model may be told to think.
 const ThinkingLeast = 1_024
 
@@ -25,4 +28,14 @@ func ThinkingTokens(effort string) int64 {
 		return 32_000
 	}
 	return 0
+}
+
+// ThinkingEffort is the least reasoning_effort that allows that many tokens, of those that every provider knows.
+func ThinkingEffort(tokens int64) string {
+	for _, effort := range [...]string{"low", "medium"} {
+		if tokens <= ThinkingTokens(effort) {
+			return effort
+		}
+	}
+	return "high"
 }

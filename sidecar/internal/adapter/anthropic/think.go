@@ -98,7 +98,7 @@ func (t *translation) reconcile() *exchange.Failure {
 const (
 	detailText      = `{"type":"reasoning.text"`
 	detailEncrypted = `{"type":"reasoning.encrypted"`
-	detailFormat    = `,"format":"anthropic-claude-v1"`
+	detailFormat    = `,"format":"` + adapter.ThinkingFormat + `"`
 )
 
 // thought is one block of thinking as a caller sends it back. Its texts are still escaped.

@@ -213,12 +213,12 @@ func assistant(list []any, at string, blocks []gjson.Result) ([]any, *Fault) {
 			}})
 		case "thinking":
 			thoughts = append(thoughts, object{
-				"type": "reasoning.text", "format": "anthropic-claude-v1", "index": len(thoughts),
+				"type": "reasoning.text", "format": adapter.ThinkingFormat, "index": len(thoughts),
 				"text": b.Get("thinking").Str, "signature": b.Get("signature").Str,
 			})
 		case "redacted_thinking":
 			thoughts = append(thoughts, object{
-				"type": "reasoning.encrypted", "format": "anthropic-claude-v1", "index": len(thoughts), "data": b.Get("data").Str,
+				"type": "reasoning.encrypted", "format": adapter.ThinkingFormat, "index": len(thoughts), "data": b.Get("data").Str,
 			})
 		default:
 			return nil, fault(fmt.Sprintf("%s.content[%d].type", at, i), "a block of type %q is not supported here", kind)
@@ -274,19 +274,12 @@ func choice(out object, v gjson.Result) *Fault {
 	return nil
 }
 
-// thinking turns a budget into the effort that comes nearest.
+// thinking turns a budget into an effort.
 func thinking(out object, v gjson.Result) *Fault {
 	switch kind := v.Get("type").Str; kind {
 	case "disabled", "adaptive":
 	case "enabled":
-		effort := "high"
-		switch budget := v.Get("budget_tokens").Int(); {
-		case budget <= 2_048:
-			effort = "low"
-		case budget <= 8_192:
-			effort = "medium"
-		}
-		out["reasoning_effort"] = effort
+		out["reasoning_effort"] = adapter.ThinkingEffort(v.Get("budget_tokens").Int())
 	default:
 		return fault("thinking.type", "%q is not enabled, adaptive or disabled", kind)
 	}

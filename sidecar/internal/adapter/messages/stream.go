@@ -34,7 +34,7 @@ func (s *stream) Event(dst, name, data []byte) ([]byte, adapter.Progress) {
 	before := len(dst)
 	dst, ok := s.translate(dst)
 	if !ok {
-		p.Failure = &exchange.Failure{Kind: exchange.FailInvalid, Message: "the provider's tool calls are interleaved"}
+		p.Failure = interleaved()
 		return dst[:before], p
 	}
 	return dst, p
@@ -49,7 +49,7 @@ func (s *stream) End(dst []byte) ([]byte, *exchange.Failure) {
 	before := len(dst)
 	dst, ok := s.translate(dst)
 	if !ok {
-		return dst[:before], &exchange.Failure{Kind: exchange.FailInvalid, Message: "the provider's tool calls are interleaved"}
+		return dst[:before], interleaved()
 	}
 	dst = s.close(s.start(dst, gjson.Result{}))
 	delta := object{
@@ -60,6 +60,11 @@ func (s *stream) End(dst []byte) ([]byte, *exchange.Failure) {
 		delta["x_gateway"] = s.gateway
 	}
 	return event(event(dst, "message_delta", delta), "message_stop", object{"type": "message_stop"}), nil
+}
+
+// interleaved is the failure of a stream that goes back to an earlier call, which Anthropic's cannot say.
+func interleaved() *exchange.Failure {
+	return &exchange.Failure{Kind: exchange.FailInvalid, Message: "the provider's tool calls are interleaved"}
 }
 
 // Abort implements adapter.Stream.
