@@ -29,14 +29,6 @@ func stillBroken(t *testing.T, p plan, seeds uint64, broken check, why string) {
 	t.Errorf("%d seeds hold: if this is mended, move it to the scenarios", seeds)
 }
 
-func TestSmallerNeedIsNotExhausted(t *testing.T) {
-	p := calm(3, 1)
-	p.strict = true
-	p.addBudget("key", "team-0", 5_000_000, true)
-	stillBroken(t, p, 10, checkExhaustedHere, "the sidecar repeats exhausted to requests that are smaller than the one "+
-		"it was said of, and that would fit once others settle")
-}
-
 func TestTwinThatFellBehindIsFenced(t *testing.T) {
 	p := calm(3, 1)
 	p.mendTwins = false

@@ -199,39 +199,13 @@ func (t *witness) checkExhaustedHere(p *process, v lease.Verdict) {
 			period = r.Period
 		}
 	}
-	m, need := res.month(period), v.Needed
-	if larger := p.finalNeed(v); !t.w.plan.strict {
-		need = max(need, larger) // see TestSmallerNeedIsNotExhausted
-	}
+	m := res.month(period)
 	if res.deleted || p.books.cloned || period != t.w.quotad.open || t.w.now-m.loosened < 10*time.Second {
 		return
 	}
 	there, _ := t.w.quotad.month(v.Resource, period)
-	t.w.mustf(m.settled+there.Suspense+need >= m.cap/100*99, checkExhaustedHere,
+	t.w.mustf(m.settled+there.Suspense+v.Needed >= m.cap/100*99, checkExhaustedHere,
 		"%s, need %d of resource %d, settled %d of %d: %+v", p.s.name, v.Needed, v.Resource, m.settled, m.cap, there)
-}
-
-// finalNeed is the largest need of a resource that was refused for good here within the last seconds.
-func (p *process) finalNeed(v lease.Verdict) int64 {
-	most, kept := int64(0), p.finals[:0]
-	for _, f := range p.finals {
-		if p.s.w.now-f.at > 10*time.Second {
-			continue
-		}
-		kept = append(kept, f)
-		if f.resource == v.Resource {
-			most = max(most, f.need)
-		}
-	}
-	p.finals = append(kept, finalRefusal{p.s.w.now, v.Resource, v.Needed})
-	return most
-}
-
-// finalRefusal is a request that was refused for good.
-type finalRefusal struct {
-	at       time.Duration
-	resource uint64
-	need     int64
 }
 
 // month is quotad's view of a budget in a period; false when it keeps it no longer.

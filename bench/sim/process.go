@@ -62,7 +62,6 @@ type process struct {
 	pauseEnd   time.Duration
 	lapsed     bool // in quotad's eyes
 	dead       bool
-	finals     []finalRefusal // lately
 	dirty      bool
 	shares     []*quotav1.Share // as last seen
 	sharesTill int64

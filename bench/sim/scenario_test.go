@@ -233,3 +233,11 @@ func TestMinutesWithoutQuotad(t *testing.T) {
 	}
 	runPlan(t, p, nil)
 }
+
+// TestSmallerNeedIsNotExhausted: what is said of a request is not said of a smaller one, which may fit once others
+// settle.
+func TestSmallerNeedIsNotExhausted(t *testing.T) {
+	p := calm(3, 1)
+	p.addBudget("key", "team-0", 5_000_000, true)
+	runPlan(t, p, nil)
+}

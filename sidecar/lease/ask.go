@@ -350,7 +350,7 @@ func (m *Machine) remembered(now int64, needs []Need) (Verdict, bool) {
 			}
 			v.RetryAfter = roundUpMS(y.until - now)
 		case Exhausted:
-			if n.Amount <= v.Left {
+			if n.Amount <= v.Left || n.Amount < y.amount { // a smaller one may fit once others settle: quotad knows
 				continue
 			}
 		case TooLarge:
