@@ -161,8 +161,10 @@ const (
 	Kind_KIND_OUTPUT_TOKENS Kind = 3
 	// Input and output tokens a minute.
 	Kind_KIND_TOTAL_TOKENS Kind = 4
-	// Nano-dollars a month.
+	// Nano-dollars a month, or in one run.
 	Kind_KIND_MONEY Kind = 5
+	// Requests in one run. Like money it is a cap, and never comes back.
+	Kind_KIND_CALLS Kind = 6
 )
 
 // Enum value maps for Kind.
@@ -174,6 +176,7 @@ var (
 		3: "KIND_OUTPUT_TOKENS",
 		4: "KIND_TOTAL_TOKENS",
 		5: "KIND_MONEY",
+		6: "KIND_CALLS",
 	}
 	Kind_value = map[string]int32{
 		"KIND_UNSPECIFIED":   0,
@@ -182,6 +185,7 @@ var (
 		"KIND_OUTPUT_TOKENS": 3,
 		"KIND_TOTAL_TOKENS":  4,
 		"KIND_MONEY":         5,
+		"KIND_CALLS":         6,
 	}
 )
 
@@ -210,6 +214,58 @@ func (x Kind) Number() protoreflect.EnumNumber {
 // Deprecated: Use Kind.Descriptor instead.
 func (Kind) EnumDescriptor() ([]byte, []int) {
 	return file_quota_v1_quota_proto_rawDescGZIP(), []int{2}
+}
+
+// Each says whether a resource is one thing or one for each name.
+type Each int32
+
+const (
+	Each_EACH_UNSPECIFIED Each = 0
+	// One for each name, with the limit of the resource: end users, runs.
+	Each_EACH_NAME Each = 1
+	// A pool: names are claimants, "class/team", that share the limit fairly.
+	Each_EACH_CLAIMANT Each = 2
+)
+
+// Enum value maps for Each.
+var (
+	Each_name = map[int32]string{
+		0: "EACH_UNSPECIFIED",
+		1: "EACH_NAME",
+		2: "EACH_CLAIMANT",
+	}
+	Each_value = map[string]int32{
+		"EACH_UNSPECIFIED": 0,
+		"EACH_NAME":        1,
+		"EACH_CLAIMANT":    2,
+	}
+)
+
+func (x Each) Enum() *Each {
+	p := new(Each)
+	*p = x
+	return p
+}
+
+func (x Each) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Each) Descriptor() protoreflect.EnumDescriptor {
+	return file_quota_v1_quota_proto_enumTypes[3].Descriptor()
+}
+
+func (Each) Type() protoreflect.EnumType {
+	return &file_quota_v1_quota_proto_enumTypes[3]
+}
+
+func (x Each) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Each.Descriptor instead.
+func (Each) EnumDescriptor() ([]byte, []int) {
+	return file_quota_v1_quota_proto_rawDescGZIP(), []int{3}
 }
 
 // SessionRequest is a message from the sidecar.
@@ -772,7 +828,15 @@ type Counter struct {
 	// Open reservations of running requests, now.
 	Held int64 `protobuf:"varint,5,opt,name=held,proto3" json:"held,omitempty"`
 	// Use wished for in one renew interval (2 s): smoothed use plus what was refused or waits, in the resource's unit.
-	Demand        int64 `protobuf:"varint,6,opt,name=demand,proto3" json:"demand,omitempty"`
+	Demand int64 `protobuf:"varint,6,opt,name=demand,proto3" json:"demand,omitempty"`
+	// The last word on this counter: nothing is held or wanted, and G = S + R + F as far as the sidecar knows. If quotad
+	// agrees it drops the counter and answers gone; a later need begins a new one at 0.
+	Close bool `protobuf:"varint,7,opt,name=close,proto3" json:"close,omitempty"`
+	// Pools: what the provider said last is left of its limit to all, in the resource's unit, with the refill since.
+	// Unset when it has said nothing new.
+	ProviderLeft *int64 `protobuf:"varint,8,opt,name=provider_left,json=providerLeft,proto3,oneof" json:"provider_left,omitempty"`
+	// G: granted, total, as far as the sidecar has been told. quotad knows better, unless it was restored from a backup.
+	Granted       int64 `protobuf:"varint,9,opt,name=granted,proto3" json:"granted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -849,6 +913,27 @@ func (x *Counter) GetDemand() int64 {
 	return 0
 }
 
+func (x *Counter) GetClose() bool {
+	if x != nil {
+		return x.Close
+	}
+	return false
+}
+
+func (x *Counter) GetProviderLeft() int64 {
+	if x != nil && x.ProviderLeft != nil {
+		return *x.ProviderLeft
+	}
+	return 0
+}
+
+func (x *Counter) GetGranted() int64 {
+	if x != nil {
+		return x.Granted
+	}
+	return 0
+}
+
 // Renew is the one lease message. It is sent every 2 s with jitter, at once (at least 50 ms apart) when a balance
 // runs low or a request waits; one is in flight at a time and is re-sent byte-identical until answered, also to
 // another leader.
@@ -869,7 +954,10 @@ type Renew struct {
 	ShareVersion uint64 `protobuf:"varint,5,opt,name=share_version,json=shareVersion,proto3" json:"share_version,omitempty"`
 	// The sidecar stops for good: bucket balances are returned in this message and shares end with it. Open
 	// reservations may still settle in later messages.
-	Leaving       bool `protobuf:"varint,6,opt,name=leaving,proto3" json:"leaving,omitempty"`
+	Leaving bool `protobuf:"varint,6,opt,name=leaving,proto3" json:"leaving,omitempty"`
+	// Epoch of the last reply, 0 before the first. An older one than quotad's says that the sidecar remembers more than
+	// the backup quotad was restored from.
+	Epoch         uint64 `protobuf:"varint,7,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -946,6 +1034,13 @@ func (x *Renew) GetLeaving() bool {
 	return false
 }
 
+func (x *Renew) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
 // Ask is the exact need of one waiting request. It is granted whole or not at all.
 type Ask struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1002,14 +1097,20 @@ func (x *Ask) GetNeeds() []*Need {
 }
 
 // Need is an amount of one resource.
+//
+// A resource that is one for each name (see Each) is always asked for by the id in the snapshot and the name, also when
+// the id of that one is known: so an ask never meets one that was dropped meanwhile. Counters and grants go by the
+// id of the one.
 type Need struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Resource id.
+	// Resource id, as in the snapshot.
 	Resource uint64 `protobuf:"varint,1,opt,name=resource,proto3" json:"resource,omitempty"`
-	// Budget period, 0 for buckets.
+	// Budget period, 0 for buckets and runs.
 	Period uint32 `protobuf:"varint,2,opt,name=period,proto3" json:"period,omitempty"`
 	// Amount, positive, in the resource's unit.
-	Amount        int64 `protobuf:"varint,3,opt,name=amount,proto3" json:"amount,omitempty"`
+	Amount int64 `protobuf:"varint,3,opt,name=amount,proto3" json:"amount,omitempty"`
+	// Which one: an end user, a run, or the claimant of a pool as "class/team". Empty for a resource that is whole.
+	Name          string `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1065,6 +1166,13 @@ func (x *Need) GetAmount() int64 {
 	return 0
 }
 
+func (x *Need) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
 // RenewReply answers a Renew after its entry is committed.
 type RenewReply struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1084,7 +1192,9 @@ type RenewReply struct {
 	StandbyForMs int64 `protobuf:"varint,7,opt,name=standby_for_ms,json=standbyForMs,proto3" json:"standby_for_ms,omitempty"`
 	// The incarnation is fenced: nothing it sends is applied any more. It must stop admitting and restart under a
 	// new incarnation.
-	Fenced        bool `protobuf:"varint,8,opt,name=fenced,proto3" json:"fenced,omitempty"`
+	Fenced bool `protobuf:"varint,8,opt,name=fenced,proto3" json:"fenced,omitempty"`
+	// Raised by every restore from a backup; the sidecar drops a reply of an older epoch than it has seen.
+	Epoch         uint64 `protobuf:"varint,9,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1175,6 +1285,13 @@ func (x *RenewReply) GetFenced() bool {
 	return false
 }
 
+func (x *RenewReply) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
 // Grant is quotad's side of a counter.
 type Grant struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1197,7 +1314,11 @@ type Grant struct {
 	RetryAfterMs int64 `protobuf:"varint,8,opt,name=retry_after_ms,json=retryAfterMs,proto3" json:"retry_after_ms,omitempty"`
 	// The most that should lie idle at this process. What is above it goes back with the next Renew, so that others find
 	// their part: of money always, of a bucket while others lack it. 0 says nothing.
-	IdleMax       int64 `protobuf:"varint,9,opt,name=idle_max,json=idleMax,proto3" json:"idle_max,omitempty"`
+	IdleMax int64 `protobuf:"varint,9,opt,name=idle_max,json=idleMax,proto3" json:"idle_max,omitempty"`
+	// When resource is one of many: the id in the snapshot of what it is one of, and its name.
+	Of uint64 `protobuf:"varint,10,opt,name=of,proto3" json:"of,omitempty"`
+	// See of. Empty also for the one that all names share once there are too many.
+	Name          string `protobuf:"bytes,11,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1295,6 +1416,20 @@ func (x *Grant) GetIdleMax() int64 {
 	return 0
 }
 
+func (x *Grant) GetOf() uint64 {
+	if x != nil {
+		return x.Of
+	}
+	return 0
+}
+
+func (x *Grant) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
 // AskResult answers one Ask.
 type AskResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1302,7 +1437,8 @@ type AskResult struct {
 	Id uint64 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
 	// True when every need was granted: granted totals rose by exactly the needs.
 	Granted bool `protobuf:"varint,2,opt,name=granted,proto3" json:"granted,omitempty"`
-	// When not granted: the resource that ran out first (a final shortage is named before a passing one).
+	// When not granted: the resource that ran out first (a final shortage is named before a passing one), as the ask names
+	// it.
 	Resource uint64 `protobuf:"varint,3,opt,name=resource,proto3" json:"resource,omitempty"`
 	// Why.
 	Shortage Shortage `protobuf:"varint,4,opt,name=shortage,proto3,enum=quota.v1.Shortage" json:"shortage,omitempty"`
@@ -1387,9 +1523,10 @@ func (x *AskResult) GetRetryAfterMs() int64 {
 }
 
 // Share is a standing lease on a bucket: a rate the sidecar may use when its leases have ended and quotad is away.
+// Of a resource that is one for each name it holds for each name by itself; the claimants of a pool have it together.
 type Share struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Resource id; buckets only.
+	// Resource id, as in the snapshot; buckets only.
 	Resource uint64 `protobuf:"varint,1,opt,name=resource,proto3" json:"resource,omitempty"`
 	// Units per minute.
 	PerMinute     int64 `protobuf:"varint,2,opt,name=per_minute,json=perMinute,proto3" json:"per_minute,omitempty"`
@@ -2360,9 +2497,9 @@ type Resource struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its id, see Counter.resource.
 	Id uint64 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
-	// key, team, business_unit or org.
+	// key, team, business_unit, org, end_user, run or deployment.
 	Scope string `protobuf:"bytes,2,opt,name=scope,proto3" json:"scope,omitempty"`
-	// Id of the key, team or unit.
+	// Id of the key, team, unit or deployment; of the team for end users and runs.
 	Owner string `protobuf:"bytes,3,opt,name=owner,proto3" json:"owner,omitempty"`
 	// What it counts.
 	Kind Kind `protobuf:"varint,4,opt,name=kind,proto3,enum=quota.v1.Kind" json:"kind,omitempty"`
@@ -2375,7 +2512,9 @@ type Resource struct {
 	// Money: when the period ends.
 	PeriodEndsMs int64 `protobuf:"varint,8,opt,name=period_ends_ms,json=periodEndsMs,proto3" json:"period_ends_ms,omitempty"`
 	// Money: refuse when it is spent; else only alert.
-	Hard          bool `protobuf:"varint,9,opt,name=hard,proto3" json:"hard,omitempty"`
+	Hard bool `protobuf:"varint,9,opt,name=hard,proto3" json:"hard,omitempty"`
+	// Whether it is one for each name.
+	Each          Each `protobuf:"varint,10,opt,name=each,proto3,enum=quota.v1.Each" json:"each,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2471,6 +2610,13 @@ func (x *Resource) GetHard() bool {
 		return x.Hard
 	}
 	return false
+}
+
+func (x *Resource) GetEach() Each {
+	if x != nil {
+		return x.Each
+	}
+	return Each_EACH_UNSPECIFIED
 }
 
 // Alias is a model name for callers.
@@ -2746,6 +2892,8 @@ type Deployment struct {
 	Price string `protobuf:"bytes,11,opt,name=price,proto3" json:"price,omitempty"`
 	// No price: serve and count at 0, and say so.
 	UnpricedAllow bool `protobuf:"varint,12,opt,name=unpriced_allow,json=unpricedAllow,proto3" json:"unpriced_allow,omitempty"`
+	// Resources an attempt on it draws on: the provider's rented limits, at 90%.
+	Pools         []uint64 `protobuf:"varint,13,rep,packed,name=pools,proto3" json:"pools,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2862,6 +3010,13 @@ func (x *Deployment) GetUnpricedAllow() bool {
 		return x.UnpricedAllow
 	}
 	return false
+}
+
+func (x *Deployment) GetPools() []uint64 {
+	if x != nil {
+		return x.Pools
+	}
+	return nil
 }
 
 // PriceVersion is a price list; never edited once in force.
@@ -3171,28 +3326,34 @@ const file_quota_v1_quota_proto_rawDesc = "" +
 	"\anode_id\x18\x03 \x01(\tR\x06nodeId\"O\n" +
 	"\tNotLeader\x12\x1b\n" +
 	"\tleader_id\x18\x01 \x01(\tR\bleaderId\x12%\n" +
-	"\x0eleader_address\x18\x02 \x01(\tR\rleaderAddress\"\x9b\x01\n" +
+	"\x0eleader_address\x18\x02 \x01(\tR\rleaderAddress\"\x87\x02\n" +
 	"\aCounter\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\x04R\bresource\x12\x16\n" +
 	"\x06period\x18\x02 \x01(\rR\x06period\x12\x14\n" +
 	"\x05spent\x18\x03 \x01(\x03R\x05spent\x12\x1a\n" +
 	"\breturned\x18\x04 \x01(\x03R\breturned\x12\x12\n" +
 	"\x04held\x18\x05 \x01(\x03R\x04held\x12\x16\n" +
-	"\x06demand\x18\x06 \x01(\x03R\x06demand\"\xcc\x01\n" +
+	"\x06demand\x18\x06 \x01(\x03R\x06demand\x12\x14\n" +
+	"\x05close\x18\a \x01(\bR\x05close\x12(\n" +
+	"\rprovider_left\x18\b \x01(\x03H\x00R\fproviderLeft\x88\x01\x01\x12\x18\n" +
+	"\agranted\x18\t \x01(\x03R\agrantedB\x10\n" +
+	"\x0e_provider_left\"\xe2\x01\n" +
 	"\x05Renew\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\x04R\vincarnation\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12-\n" +
 	"\bcounters\x18\x03 \x03(\v2\x11.quota.v1.CounterR\bcounters\x12!\n" +
 	"\x04asks\x18\x04 \x03(\v2\r.quota.v1.AskR\x04asks\x12#\n" +
 	"\rshare_version\x18\x05 \x01(\x04R\fshareVersion\x12\x18\n" +
-	"\aleaving\x18\x06 \x01(\bR\aleaving\";\n" +
+	"\aleaving\x18\x06 \x01(\bR\aleaving\x12\x14\n" +
+	"\x05epoch\x18\a \x01(\x04R\x05epoch\";\n" +
 	"\x03Ask\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12$\n" +
-	"\x05needs\x18\x02 \x03(\v2\x0e.quota.v1.NeedR\x05needs\"R\n" +
+	"\x05needs\x18\x02 \x03(\v2\x0e.quota.v1.NeedR\x05needs\"f\n" +
 	"\x04Need\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\x04R\bresource\x12\x16\n" +
 	"\x06period\x18\x02 \x01(\rR\x06period\x12\x16\n" +
-	"\x06amount\x18\x03 \x01(\x03R\x06amount\"\xa0\x02\n" +
+	"\x06amount\x18\x03 \x01(\x03R\x06amount\x12\x12\n" +
+	"\x04name\x18\x04 \x01(\tR\x04name\"\xb6\x02\n" +
 	"\n" +
 	"RenewReply\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12'\n" +
@@ -3202,7 +3363,8 @@ const file_quota_v1_quota_proto_rawDesc = "" +
 	"\x06shares\x18\x05 \x03(\v2\x0f.quota.v1.ShareR\x06shares\x12#\n" +
 	"\rshare_version\x18\x06 \x01(\x04R\fshareVersion\x12$\n" +
 	"\x0estandby_for_ms\x18\a \x01(\x03R\fstandbyForMs\x12\x16\n" +
-	"\x06fenced\x18\b \x01(\bR\x06fenced\"\x8c\x02\n" +
+	"\x06fenced\x18\b \x01(\bR\x06fenced\x12\x14\n" +
+	"\x05epoch\x18\t \x01(\x04R\x05epoch\"\xb0\x02\n" +
 	"\x05Grant\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\x04R\bresource\x12\x16\n" +
 	"\x06period\x18\x02 \x01(\rR\x06period\x12\x18\n" +
@@ -3212,7 +3374,10 @@ const file_quota_v1_quota_proto_rawDesc = "" +
 	"\x04free\x18\x06 \x01(\x03R\x04free\x12.\n" +
 	"\bshortage\x18\a \x01(\x0e2\x12.quota.v1.ShortageR\bshortage\x12$\n" +
 	"\x0eretry_after_ms\x18\b \x01(\x03R\fretryAfterMs\x12\x19\n" +
-	"\bidle_max\x18\t \x01(\x03R\aidleMax\"\xbb\x01\n" +
+	"\bidle_max\x18\t \x01(\x03R\aidleMax\x12\x0e\n" +
+	"\x02of\x18\n" +
+	" \x01(\x04R\x02of\x12\x12\n" +
+	"\x04name\x18\v \x01(\tR\x04name\"\xbb\x01\n" +
 	"\tAskResult\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x18\n" +
 	"\agranted\x18\x02 \x01(\bR\agranted\x12\x1a\n" +
@@ -3298,7 +3463,7 @@ const file_quota_v1_quota_proto_rawDesc = "" +
 	"\aaccount\x18\f \x01(\tR\aaccount\x12(\n" +
 	"\x10request_cap_nano\x18\r \x01(\x03R\x0erequestCapNano\x12\x1a\n" +
 	"\bpriority\x18\x0e \x01(\tR\bpriority\x120\n" +
-	"\x14pays_failed_attempts\x18\x0f \x01(\bR\x12paysFailedAttempts\"\xe8\x01\n" +
+	"\x14pays_failed_attempts\x18\x0f \x01(\bR\x12paysFailedAttempts\"\x8c\x02\n" +
 	"\bResource\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x14\n" +
 	"\x05scope\x18\x02 \x01(\tR\x05scope\x12\x14\n" +
@@ -3308,7 +3473,9 @@ const file_quota_v1_quota_proto_rawDesc = "" +
 	"\x05burst\x18\x06 \x01(\x03R\x05burst\x12\x16\n" +
 	"\x06period\x18\a \x01(\rR\x06period\x12$\n" +
 	"\x0eperiod_ends_ms\x18\b \x01(\x03R\fperiodEndsMs\x12\x12\n" +
-	"\x04hard\x18\t \x01(\bR\x04hard\"\xa4\x02\n" +
+	"\x04hard\x18\t \x01(\bR\x04hard\x12\"\n" +
+	"\x04each\x18\n" +
+	" \x01(\x0e2\x0e.quota.v1.EachR\x04each\"\xa4\x02\n" +
 	"\x05Alias\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12*\n" +
 	"\atargets\x18\x02 \x03(\v2\x10.quota.v1.TargetR\atargets\x12.\n" +
@@ -3330,7 +3497,7 @@ const file_quota_v1_quota_proto_rawDesc = "" +
 	"connect_ms\x18\x01 \x01(\x03R\tconnectMs\x12$\n" +
 	"\x0efirst_token_ms\x18\x02 \x01(\x03R\ffirstTokenMs\x12\x17\n" +
 	"\aidle_ms\x18\x03 \x01(\x03R\x06idleMs\x12\x19\n" +
-	"\btotal_ms\x18\x04 \x01(\x03R\atotalMs\"\xe6\x02\n" +
+	"\btotal_ms\x18\x04 \x01(\x03R\atotalMs\"\xfc\x02\n" +
 	"\n" +
 	"Deployment\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
@@ -3347,7 +3514,8 @@ const file_quota_v1_quota_proto_rawDesc = "" +
 	"\fdata_classes\x18\n" +
 	" \x03(\tR\vdataClasses\x12\x14\n" +
 	"\x05price\x18\v \x01(\tR\x05price\x12%\n" +
-	"\x0eunpriced_allow\x18\f \x01(\bR\runpricedAllow\"k\n" +
+	"\x0eunpriced_allow\x18\f \x01(\bR\runpricedAllow\x12\x14\n" +
+	"\x05pools\x18\r \x03(\x04R\x05pools\"k\n" +
 	"\fPriceVersion\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\"\n" +
 	"\rvalid_from_ms\x18\x02 \x01(\x03R\vvalidFromMs\x12'\n" +
@@ -3378,7 +3546,7 @@ const file_quota_v1_quota_proto_rawDesc = "" +
 	"\x12OUTAGE_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fOUTAGE_SHARE\x10\x01\x12\x0f\n" +
 	"\vOUTAGE_OPEN\x10\x02\x12\x11\n" +
-	"\rOUTAGE_CLOSED\x10\x03*\x85\x01\n" +
+	"\rOUTAGE_CLOSED\x10\x03*\x95\x01\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rKIND_REQUESTS\x10\x01\x12\x15\n" +
@@ -3386,7 +3554,13 @@ const file_quota_v1_quota_proto_rawDesc = "" +
 	"\x12KIND_OUTPUT_TOKENS\x10\x03\x12\x15\n" +
 	"\x11KIND_TOTAL_TOKENS\x10\x04\x12\x0e\n" +
 	"\n" +
-	"KIND_MONEY\x10\x052R\n" +
+	"KIND_MONEY\x10\x05\x12\x0e\n" +
+	"\n" +
+	"KIND_CALLS\x10\x06*>\n" +
+	"\x04Each\x12\x14\n" +
+	"\x10EACH_UNSPECIFIED\x10\x00\x12\r\n" +
+	"\tEACH_NAME\x10\x01\x12\x11\n" +
+	"\rEACH_CLAIMANT\x10\x022R\n" +
 	"\fQuotaService\x12B\n" +
 	"\aSession\x12\x18.quota.v1.SessionRequest\x1a\x19.quota.v1.SessionResponse(\x010\x01B=Z;github.com/sluice-gateway/sluice/proto/gen/quota/v1;quotav1b\x06proto3"
 
@@ -3402,92 +3576,94 @@ func file_quota_v1_quota_proto_rawDescGZIP() []byte {
 	return file_quota_v1_quota_proto_rawDescData
 }
 
-var file_quota_v1_quota_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_quota_v1_quota_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
 var file_quota_v1_quota_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_quota_v1_quota_proto_goTypes = []any{
 	(Shortage)(0),           // 0: quota.v1.Shortage
 	(Outage)(0),             // 1: quota.v1.Outage
 	(Kind)(0),               // 2: quota.v1.Kind
-	(*SessionRequest)(nil),  // 3: quota.v1.SessionRequest
-	(*SessionResponse)(nil), // 4: quota.v1.SessionResponse
-	(*Hello)(nil),           // 5: quota.v1.Hello
-	(*Welcome)(nil),         // 6: quota.v1.Welcome
-	(*NotLeader)(nil),       // 7: quota.v1.NotLeader
-	(*Counter)(nil),         // 8: quota.v1.Counter
-	(*Renew)(nil),           // 9: quota.v1.Renew
-	(*Ask)(nil),             // 10: quota.v1.Ask
-	(*Need)(nil),            // 11: quota.v1.Need
-	(*RenewReply)(nil),      // 12: quota.v1.RenewReply
-	(*Grant)(nil),           // 13: quota.v1.Grant
-	(*AskResult)(nil),       // 14: quota.v1.AskResult
-	(*Share)(nil),           // 15: quota.v1.Share
-	(*FileFinal)(nil),       // 16: quota.v1.FileFinal
-	(*FileFinalReply)(nil),  // 17: quota.v1.FileFinalReply
-	(*Wake)(nil),            // 18: quota.v1.Wake
-	(*ConfigAck)(nil),       // 19: quota.v1.ConfigAck
-	(*UsageBatch)(nil),      // 20: quota.v1.UsageBatch
-	(*UsageRow)(nil),        // 21: quota.v1.UsageRow
-	(*UsageAck)(nil),        // 22: quota.v1.UsageAck
-	(*UsageQuery)(nil),      // 23: quota.v1.UsageQuery
-	(*UsageResult)(nil),     // 24: quota.v1.UsageResult
-	(*Snapshot)(nil),        // 25: quota.v1.Snapshot
-	(*Key)(nil),             // 26: quota.v1.Key
-	(*Resource)(nil),        // 27: quota.v1.Resource
-	(*Alias)(nil),           // 28: quota.v1.Alias
-	(*Target)(nil),          // 29: quota.v1.Target
-	(*Timeouts)(nil),        // 30: quota.v1.Timeouts
-	(*Deployment)(nil),      // 31: quota.v1.Deployment
-	(*PriceVersion)(nil),    // 32: quota.v1.PriceVersion
-	(*Price)(nil),           // 33: quota.v1.Price
-	(*Credentials)(nil),     // 34: quota.v1.Credentials
-	(*Credential)(nil),      // 35: quota.v1.Credential
-	(*v1.Tokens)(nil),       // 36: usage.v1.Tokens
+	(Each)(0),               // 3: quota.v1.Each
+	(*SessionRequest)(nil),  // 4: quota.v1.SessionRequest
+	(*SessionResponse)(nil), // 5: quota.v1.SessionResponse
+	(*Hello)(nil),           // 6: quota.v1.Hello
+	(*Welcome)(nil),         // 7: quota.v1.Welcome
+	(*NotLeader)(nil),       // 8: quota.v1.NotLeader
+	(*Counter)(nil),         // 9: quota.v1.Counter
+	(*Renew)(nil),           // 10: quota.v1.Renew
+	(*Ask)(nil),             // 11: quota.v1.Ask
+	(*Need)(nil),            // 12: quota.v1.Need
+	(*RenewReply)(nil),      // 13: quota.v1.RenewReply
+	(*Grant)(nil),           // 14: quota.v1.Grant
+	(*AskResult)(nil),       // 15: quota.v1.AskResult
+	(*Share)(nil),           // 16: quota.v1.Share
+	(*FileFinal)(nil),       // 17: quota.v1.FileFinal
+	(*FileFinalReply)(nil),  // 18: quota.v1.FileFinalReply
+	(*Wake)(nil),            // 19: quota.v1.Wake
+	(*ConfigAck)(nil),       // 20: quota.v1.ConfigAck
+	(*UsageBatch)(nil),      // 21: quota.v1.UsageBatch
+	(*UsageRow)(nil),        // 22: quota.v1.UsageRow
+	(*UsageAck)(nil),        // 23: quota.v1.UsageAck
+	(*UsageQuery)(nil),      // 24: quota.v1.UsageQuery
+	(*UsageResult)(nil),     // 25: quota.v1.UsageResult
+	(*Snapshot)(nil),        // 26: quota.v1.Snapshot
+	(*Key)(nil),             // 27: quota.v1.Key
+	(*Resource)(nil),        // 28: quota.v1.Resource
+	(*Alias)(nil),           // 29: quota.v1.Alias
+	(*Target)(nil),          // 30: quota.v1.Target
+	(*Timeouts)(nil),        // 31: quota.v1.Timeouts
+	(*Deployment)(nil),      // 32: quota.v1.Deployment
+	(*PriceVersion)(nil),    // 33: quota.v1.PriceVersion
+	(*Price)(nil),           // 34: quota.v1.Price
+	(*Credentials)(nil),     // 35: quota.v1.Credentials
+	(*Credential)(nil),      // 36: quota.v1.Credential
+	(*v1.Tokens)(nil),       // 37: usage.v1.Tokens
 }
 var file_quota_v1_quota_proto_depIdxs = []int32{
-	5,  // 0: quota.v1.SessionRequest.hello:type_name -> quota.v1.Hello
-	9,  // 1: quota.v1.SessionRequest.renew:type_name -> quota.v1.Renew
-	19, // 2: quota.v1.SessionRequest.config_ack:type_name -> quota.v1.ConfigAck
-	20, // 3: quota.v1.SessionRequest.usage_batch:type_name -> quota.v1.UsageBatch
-	16, // 4: quota.v1.SessionRequest.file_final:type_name -> quota.v1.FileFinal
-	23, // 5: quota.v1.SessionRequest.usage_query:type_name -> quota.v1.UsageQuery
-	6,  // 6: quota.v1.SessionResponse.welcome:type_name -> quota.v1.Welcome
-	12, // 7: quota.v1.SessionResponse.renew_reply:type_name -> quota.v1.RenewReply
-	25, // 8: quota.v1.SessionResponse.snapshot:type_name -> quota.v1.Snapshot
-	34, // 9: quota.v1.SessionResponse.credentials:type_name -> quota.v1.Credentials
-	22, // 10: quota.v1.SessionResponse.usage_ack:type_name -> quota.v1.UsageAck
-	17, // 11: quota.v1.SessionResponse.file_final_reply:type_name -> quota.v1.FileFinalReply
-	24, // 12: quota.v1.SessionResponse.usage_result:type_name -> quota.v1.UsageResult
-	18, // 13: quota.v1.SessionResponse.wake:type_name -> quota.v1.Wake
-	8,  // 14: quota.v1.Renew.counters:type_name -> quota.v1.Counter
-	10, // 15: quota.v1.Renew.asks:type_name -> quota.v1.Ask
-	11, // 16: quota.v1.Ask.needs:type_name -> quota.v1.Need
-	13, // 17: quota.v1.RenewReply.grants:type_name -> quota.v1.Grant
-	14, // 18: quota.v1.RenewReply.asks:type_name -> quota.v1.AskResult
-	15, // 19: quota.v1.RenewReply.shares:type_name -> quota.v1.Share
+	6,  // 0: quota.v1.SessionRequest.hello:type_name -> quota.v1.Hello
+	10, // 1: quota.v1.SessionRequest.renew:type_name -> quota.v1.Renew
+	20, // 2: quota.v1.SessionRequest.config_ack:type_name -> quota.v1.ConfigAck
+	21, // 3: quota.v1.SessionRequest.usage_batch:type_name -> quota.v1.UsageBatch
+	17, // 4: quota.v1.SessionRequest.file_final:type_name -> quota.v1.FileFinal
+	24, // 5: quota.v1.SessionRequest.usage_query:type_name -> quota.v1.UsageQuery
+	7,  // 6: quota.v1.SessionResponse.welcome:type_name -> quota.v1.Welcome
+	13, // 7: quota.v1.SessionResponse.renew_reply:type_name -> quota.v1.RenewReply
+	26, // 8: quota.v1.SessionResponse.snapshot:type_name -> quota.v1.Snapshot
+	35, // 9: quota.v1.SessionResponse.credentials:type_name -> quota.v1.Credentials
+	23, // 10: quota.v1.SessionResponse.usage_ack:type_name -> quota.v1.UsageAck
+	18, // 11: quota.v1.SessionResponse.file_final_reply:type_name -> quota.v1.FileFinalReply
+	25, // 12: quota.v1.SessionResponse.usage_result:type_name -> quota.v1.UsageResult
+	19, // 13: quota.v1.SessionResponse.wake:type_name -> quota.v1.Wake
+	9,  // 14: quota.v1.Renew.counters:type_name -> quota.v1.Counter
+	11, // 15: quota.v1.Renew.asks:type_name -> quota.v1.Ask
+	12, // 16: quota.v1.Ask.needs:type_name -> quota.v1.Need
+	14, // 17: quota.v1.RenewReply.grants:type_name -> quota.v1.Grant
+	15, // 18: quota.v1.RenewReply.asks:type_name -> quota.v1.AskResult
+	16, // 19: quota.v1.RenewReply.shares:type_name -> quota.v1.Share
 	0,  // 20: quota.v1.Grant.shortage:type_name -> quota.v1.Shortage
 	0,  // 21: quota.v1.AskResult.shortage:type_name -> quota.v1.Shortage
-	8,  // 22: quota.v1.FileFinal.counters:type_name -> quota.v1.Counter
-	21, // 23: quota.v1.UsageBatch.rows:type_name -> quota.v1.UsageRow
-	36, // 24: quota.v1.UsageRow.tokens:type_name -> usage.v1.Tokens
-	21, // 25: quota.v1.UsageResult.rows:type_name -> quota.v1.UsageRow
-	26, // 26: quota.v1.Snapshot.keys:type_name -> quota.v1.Key
-	28, // 27: quota.v1.Snapshot.aliases:type_name -> quota.v1.Alias
-	31, // 28: quota.v1.Snapshot.deployments:type_name -> quota.v1.Deployment
-	27, // 29: quota.v1.Snapshot.resources:type_name -> quota.v1.Resource
-	32, // 30: quota.v1.Snapshot.prices:type_name -> quota.v1.PriceVersion
+	9,  // 22: quota.v1.FileFinal.counters:type_name -> quota.v1.Counter
+	22, // 23: quota.v1.UsageBatch.rows:type_name -> quota.v1.UsageRow
+	37, // 24: quota.v1.UsageRow.tokens:type_name -> usage.v1.Tokens
+	22, // 25: quota.v1.UsageResult.rows:type_name -> quota.v1.UsageRow
+	27, // 26: quota.v1.Snapshot.keys:type_name -> quota.v1.Key
+	29, // 27: quota.v1.Snapshot.aliases:type_name -> quota.v1.Alias
+	32, // 28: quota.v1.Snapshot.deployments:type_name -> quota.v1.Deployment
+	28, // 29: quota.v1.Snapshot.resources:type_name -> quota.v1.Resource
+	33, // 30: quota.v1.Snapshot.prices:type_name -> quota.v1.PriceVersion
 	1,  // 31: quota.v1.Key.outage:type_name -> quota.v1.Outage
 	2,  // 32: quota.v1.Resource.kind:type_name -> quota.v1.Kind
-	29, // 33: quota.v1.Alias.targets:type_name -> quota.v1.Target
-	30, // 34: quota.v1.Alias.timeouts:type_name -> quota.v1.Timeouts
-	33, // 35: quota.v1.PriceVersion.prices:type_name -> quota.v1.Price
-	35, // 36: quota.v1.Credentials.items:type_name -> quota.v1.Credential
-	3,  // 37: quota.v1.QuotaService.Session:input_type -> quota.v1.SessionRequest
-	4,  // 38: quota.v1.QuotaService.Session:output_type -> quota.v1.SessionResponse
-	38, // [38:39] is the sub-list for method output_type
-	37, // [37:38] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	3,  // 33: quota.v1.Resource.each:type_name -> quota.v1.Each
+	30, // 34: quota.v1.Alias.targets:type_name -> quota.v1.Target
+	31, // 35: quota.v1.Alias.timeouts:type_name -> quota.v1.Timeouts
+	34, // 36: quota.v1.PriceVersion.prices:type_name -> quota.v1.Price
+	36, // 37: quota.v1.Credentials.items:type_name -> quota.v1.Credential
+	4,  // 38: quota.v1.QuotaService.Session:input_type -> quota.v1.SessionRequest
+	5,  // 39: quota.v1.QuotaService.Session:output_type -> quota.v1.SessionResponse
+	39, // [39:40] is the sub-list for method output_type
+	38, // [38:39] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_quota_v1_quota_proto_init() }
@@ -3513,12 +3689,13 @@ func file_quota_v1_quota_proto_init() {
 		(*SessionResponse_UsageResult)(nil),
 		(*SessionResponse_Wake)(nil),
 	}
+	file_quota_v1_quota_proto_msgTypes[5].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quota_v1_quota_proto_rawDesc), len(file_quota_v1_quota_proto_rawDesc)),
-			NumEnums:      3,
+			NumEnums:      4,
 			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   1,

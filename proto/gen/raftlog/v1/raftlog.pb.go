@@ -528,7 +528,13 @@ type Counter struct {
 	// Held now.
 	Held int64 `protobuf:"varint,5,opt,name=held,proto3" json:"held,omitempty"`
 	// Wished for in one renew interval.
-	Demand        int64 `protobuf:"varint,6,opt,name=demand,proto3" json:"demand,omitempty"`
+	Demand int64 `protobuf:"varint,6,opt,name=demand,proto3" json:"demand,omitempty"`
+	// The last word on it.
+	Close bool `protobuf:"varint,7,opt,name=close,proto3" json:"close,omitempty"`
+	// What the provider says is left of a pool.
+	ProviderLeft *int64 `protobuf:"varint,8,opt,name=provider_left,json=providerLeft,proto3,oneof" json:"provider_left,omitempty"`
+	// Granted as far as the sidecar knows.
+	Granted       int64 `protobuf:"varint,9,opt,name=granted,proto3" json:"granted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -605,6 +611,27 @@ func (x *Counter) GetDemand() int64 {
 	return 0
 }
 
+func (x *Counter) GetClose() bool {
+	if x != nil {
+		return x.Close
+	}
+	return false
+}
+
+func (x *Counter) GetProviderLeft() int64 {
+	if x != nil && x.ProviderLeft != nil {
+		return *x.ProviderLeft
+	}
+	return 0
+}
+
+func (x *Counter) GetGranted() int64 {
+	if x != nil {
+		return x.Granted
+	}
+	return 0
+}
+
 // Need mirrors quota.v1.Need.
 type Need struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -613,7 +640,9 @@ type Need struct {
 	// Budget period, 0 for buckets.
 	Period uint32 `protobuf:"varint,2,opt,name=period,proto3" json:"period,omitempty"`
 	// Amount.
-	Amount        int64 `protobuf:"varint,3,opt,name=amount,proto3" json:"amount,omitempty"`
+	Amount int64 `protobuf:"varint,3,opt,name=amount,proto3" json:"amount,omitempty"`
+	// Which one of a resource that is one for each name.
+	Name          string `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -667,6 +696,13 @@ func (x *Need) GetAmount() int64 {
 		return x.Amount
 	}
 	return 0
+}
+
+func (x *Need) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
 }
 
 // Ask mirrors quota.v1.Ask.
@@ -740,7 +776,9 @@ type Renew struct {
 	// Shares acknowledged.
 	ShareVersion uint64 `protobuf:"varint,6,opt,name=share_version,json=shareVersion,proto3" json:"share_version,omitempty"`
 	// It stops for good.
-	Leaving       bool `protobuf:"varint,7,opt,name=leaving,proto3" json:"leaving,omitempty"`
+	Leaving bool `protobuf:"varint,7,opt,name=leaving,proto3" json:"leaving,omitempty"`
+	// Epoch it knows.
+	Epoch         uint64 `protobuf:"varint,8,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -822,6 +860,13 @@ func (x *Renew) GetLeaving() bool {
 		return x.Leaving
 	}
 	return false
+}
+
+func (x *Renew) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
 }
 
 // FileFinal mirrors quota.v1.FileFinal.
@@ -1647,7 +1692,11 @@ type MetaState struct {
 	// Version of the configuration.
 	ConfigVersion uint64 `protobuf:"varint,4,opt,name=config_version,json=configVersion,proto3" json:"config_version,omitempty"`
 	// Open periods.
-	Periods       []*Period `protobuf:"bytes,5,rep,name=periods,proto3" json:"periods,omitempty"`
+	Periods []*Period `protobuf:"bytes,5,rep,name=periods,proto3" json:"periods,omitempty"`
+	// Weights of teams in pools; 1 is left out. Sorted by team.
+	Weights []*TeamWeight `protobuf:"bytes,6,rep,name=weights,proto3" json:"weights,omitempty"`
+	// Reserved shares of priority classes in pools. Sorted by class.
+	Reserves      []*ClassReserve `protobuf:"bytes,7,rep,name=reserves,proto3" json:"reserves,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1717,6 +1766,130 @@ func (x *MetaState) GetPeriods() []*Period {
 	return nil
 }
 
+func (x *MetaState) GetWeights() []*TeamWeight {
+	if x != nil {
+		return x.Weights
+	}
+	return nil
+}
+
+func (x *MetaState) GetReserves() []*ClassReserve {
+	if x != nil {
+		return x.Reserves
+	}
+	return nil
+}
+
+// TeamWeight is a team's weight among those of its class.
+type TeamWeight struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Team.
+	Team string `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
+	// At least 1.
+	Weight        int64 `protobuf:"varint,2,opt,name=weight,proto3" json:"weight,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TeamWeight) Reset() {
+	*x = TeamWeight{}
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TeamWeight) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TeamWeight) ProtoMessage() {}
+
+func (x *TeamWeight) ProtoReflect() protoreflect.Message {
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TeamWeight.ProtoReflect.Descriptor instead.
+func (*TeamWeight) Descriptor() ([]byte, []int) {
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *TeamWeight) GetTeam() string {
+	if x != nil {
+		return x.Team
+	}
+	return ""
+}
+
+func (x *TeamWeight) GetWeight() int64 {
+	if x != nil {
+		return x.Weight
+	}
+	return 0
+}
+
+// ClassReserve is the part of every pool that a priority class gets whatever others want.
+type ClassReserve struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// interactive, standard or batch.
+	Class string `protobuf:"bytes,1,opt,name=class,proto3" json:"class,omitempty"`
+	// Thousandths of the pool.
+	Permille      int64 `protobuf:"varint,2,opt,name=permille,proto3" json:"permille,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClassReserve) Reset() {
+	*x = ClassReserve{}
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClassReserve) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClassReserve) ProtoMessage() {}
+
+func (x *ClassReserve) ProtoReflect() protoreflect.Message {
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClassReserve.ProtoReflect.Descriptor instead.
+func (*ClassReserve) Descriptor() ([]byte, []int) {
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *ClassReserve) GetClass() string {
+	if x != nil {
+		return x.Class
+	}
+	return ""
+}
+
+func (x *ClassReserve) GetPermille() int64 {
+	if x != nil {
+		return x.Permille
+	}
+	return 0
+}
+
 // ResourceState is one resource of the ledger.
 type ResourceState struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1745,14 +1918,30 @@ type ResourceState struct {
 	// Bucket: ledger time of the level.
 	LevelAtMs int64 `protobuf:"varint,12,opt,name=level_at_ms,json=levelAtMs,proto3" json:"level_at_ms,omitempty"`
 	// Budget: periods, open and closing.
-	Periods       []*BudgetPeriodState `protobuf:"bytes,13,rep,name=periods,proto3" json:"periods,omitempty"`
+	Periods []*BudgetPeriodState `protobuf:"bytes,13,rep,name=periods,proto3" json:"periods,omitempty"`
+	// Whether it is one for each name, as in quota.v1.Each.
+	Each int32 `protobuf:"varint,14,opt,name=each,proto3" json:"each,omitempty"`
+	// One of many: what it is one of.
+	Of uint64 `protobuf:"varint,15,opt,name=of,proto3" json:"of,omitempty"`
+	// Its name; empty for the one that all names share once there are too many.
+	Name string `protobuf:"bytes,16,opt,name=name,proto3" json:"name,omitempty"`
+	// Ledger time of its last use: those not used for long are dropped.
+	UsedAtMs int64 `protobuf:"varint,17,opt,name=used_at_ms,json=usedAtMs,proto3" json:"used_at_ms,omitempty"`
+	// Runs: kept for this long after the last use.
+	KeepMs int64 `protobuf:"varint,18,opt,name=keep_ms,json=keepMs,proto3" json:"keep_ms,omitempty"`
+	// Claimants: part of the pool's level that is set aside for this one, in units x 60,000.
+	SetAside_60K int64 `protobuf:"varint,19,opt,name=set_aside_60k,json=setAside60k,proto3" json:"set_aside_60k,omitempty"`
+	// Budget in another currency than USD: its limit is in billionths of this; empty is USD.
+	Currency string `protobuf:"bytes,20,opt,name=currency,proto3" json:"currency,omitempty"`
+	// Rates of that currency by month, ascending.
+	Rates         []*CurrencyRate `protobuf:"bytes,21,rep,name=rates,proto3" json:"rates,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ResourceState) Reset() {
 	*x = ResourceState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[20]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1764,7 +1953,7 @@ func (x *ResourceState) String() string {
 func (*ResourceState) ProtoMessage() {}
 
 func (x *ResourceState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[20]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1777,7 +1966,7 @@ func (x *ResourceState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourceState.ProtoReflect.Descriptor instead.
 func (*ResourceState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{20}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ResourceState) GetId() uint64 {
@@ -1871,6 +2060,117 @@ func (x *ResourceState) GetPeriods() []*BudgetPeriodState {
 	return nil
 }
 
+func (x *ResourceState) GetEach() int32 {
+	if x != nil {
+		return x.Each
+	}
+	return 0
+}
+
+func (x *ResourceState) GetOf() uint64 {
+	if x != nil {
+		return x.Of
+	}
+	return 0
+}
+
+func (x *ResourceState) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ResourceState) GetUsedAtMs() int64 {
+	if x != nil {
+		return x.UsedAtMs
+	}
+	return 0
+}
+
+func (x *ResourceState) GetKeepMs() int64 {
+	if x != nil {
+		return x.KeepMs
+	}
+	return 0
+}
+
+func (x *ResourceState) GetSetAside_60K() int64 {
+	if x != nil {
+		return x.SetAside_60K
+	}
+	return 0
+}
+
+func (x *ResourceState) GetCurrency() string {
+	if x != nil {
+		return x.Currency
+	}
+	return ""
+}
+
+func (x *ResourceState) GetRates() []*CurrencyRate {
+	if x != nil {
+		return x.Rates
+	}
+	return nil
+}
+
+// CurrencyRate is a month's rate.
+type CurrencyRate struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// yyyymm.
+	Period uint32 `protobuf:"varint,1,opt,name=period,proto3" json:"period,omitempty"`
+	// Units per USD, in billionths.
+	PerUsdNano    int64 `protobuf:"varint,2,opt,name=per_usd_nano,json=perUsdNano,proto3" json:"per_usd_nano,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CurrencyRate) Reset() {
+	*x = CurrencyRate{}
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CurrencyRate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CurrencyRate) ProtoMessage() {}
+
+func (x *CurrencyRate) ProtoReflect() protoreflect.Message {
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CurrencyRate.ProtoReflect.Descriptor instead.
+func (*CurrencyRate) Descriptor() ([]byte, []int) {
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *CurrencyRate) GetPeriod() uint32 {
+	if x != nil {
+		return x.Period
+	}
+	return 0
+}
+
+func (x *CurrencyRate) GetPerUsdNano() int64 {
+	if x != nil {
+		return x.PerUsdNano
+	}
+	return 0
+}
+
 // BudgetPeriodState is a budget in one period. settled + outstanding + suspense + free = cap + credits.
 type BudgetPeriodState struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1897,14 +2197,16 @@ type BudgetPeriodState struct {
 	// Ids of credits applied, so that a re-sent one counts once.
 	CreditIds []string `protobuf:"bytes,11,rep,name=credit_ids,json=creditIds,proto3" json:"credit_ids,omitempty"`
 	// Alerts raised of which someone was told, thousandths.
-	ToldPermille  []int64 `protobuf:"varint,12,rep,packed,name=told_permille,json=toldPermille,proto3" json:"told_permille,omitempty"`
+	ToldPermille []int64 `protobuf:"varint,12,rep,packed,name=told_permille,json=toldPermille,proto3" json:"told_permille,omitempty"`
+	// Rate the cap was converted with when the period opened, units per USD in billionths; 0 for USD.
+	PerUsdNano    int64 `protobuf:"varint,13,opt,name=per_usd_nano,json=perUsdNano,proto3" json:"per_usd_nano,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *BudgetPeriodState) Reset() {
 	*x = BudgetPeriodState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[21]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1916,7 +2218,7 @@ func (x *BudgetPeriodState) String() string {
 func (*BudgetPeriodState) ProtoMessage() {}
 
 func (x *BudgetPeriodState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[21]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1929,7 +2231,7 @@ func (x *BudgetPeriodState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetPeriodState.ProtoReflect.Descriptor instead.
 func (*BudgetPeriodState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{21}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *BudgetPeriodState) GetPeriod() uint32 {
@@ -2016,6 +2318,13 @@ func (x *BudgetPeriodState) GetToldPermille() []int64 {
 	return nil
 }
 
+func (x *BudgetPeriodState) GetPerUsdNano() int64 {
+	if x != nil {
+		return x.PerUsdNano
+	}
+	return 0
+}
+
 // CounterState is what one incarnation and quotad share about a resource in a period.
 type CounterState struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2047,7 +2356,7 @@ type CounterState struct {
 
 func (x *CounterState) Reset() {
 	*x = CounterState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[22]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2059,7 +2368,7 @@ func (x *CounterState) String() string {
 func (*CounterState) ProtoMessage() {}
 
 func (x *CounterState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[22]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2072,7 +2381,7 @@ func (x *CounterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CounterState.ProtoReflect.Descriptor instead.
 func (*CounterState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{22}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CounterState) GetIncarnation() uint64 {
@@ -2165,7 +2474,7 @@ type ShareState struct {
 
 func (x *ShareState) Reset() {
 	*x = ShareState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[23]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2177,7 +2486,7 @@ func (x *ShareState) String() string {
 func (*ShareState) ProtoMessage() {}
 
 func (x *ShareState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[23]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2190,7 +2499,7 @@ func (x *ShareState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShareState.ProtoReflect.Descriptor instead.
 func (*ShareState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{23}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ShareState) GetVersion() uint64 {
@@ -2240,7 +2549,7 @@ type MemberState struct {
 
 func (x *MemberState) Reset() {
 	*x = MemberState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[24]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2252,7 +2561,7 @@ func (x *MemberState) String() string {
 func (*MemberState) ProtoMessage() {}
 
 func (x *MemberState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[24]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2265,7 +2574,7 @@ func (x *MemberState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberState.ProtoReflect.Descriptor instead.
 func (*MemberState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{24}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *MemberState) GetIncarnation() uint64 {
@@ -2373,7 +2682,7 @@ type AskResultState struct {
 
 func (x *AskResultState) Reset() {
 	*x = AskResultState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[25]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2385,7 +2694,7 @@ func (x *AskResultState) String() string {
 func (*AskResultState) ProtoMessage() {}
 
 func (x *AskResultState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[25]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2398,7 +2707,7 @@ func (x *AskResultState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskResultState.ProtoReflect.Descriptor instead.
 func (*AskResultState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{25}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *AskResultState) GetId() uint64 {
@@ -2460,7 +2769,7 @@ type ObjectState struct {
 
 func (x *ObjectState) Reset() {
 	*x = ObjectState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[26]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2472,7 +2781,7 @@ func (x *ObjectState) String() string {
 func (*ObjectState) ProtoMessage() {}
 
 func (x *ObjectState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[26]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2485,7 +2794,7 @@ func (x *ObjectState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ObjectState.ProtoReflect.Descriptor instead.
 func (*ObjectState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{26}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ObjectState) GetKind() string {
@@ -2537,7 +2846,7 @@ type HistoryState struct {
 
 func (x *HistoryState) Reset() {
 	*x = HistoryState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[27]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2549,7 +2858,7 @@ func (x *HistoryState) String() string {
 func (*HistoryState) ProtoMessage() {}
 
 func (x *HistoryState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[27]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2562,7 +2871,7 @@ func (x *HistoryState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryState.ProtoReflect.Descriptor instead.
 func (*HistoryState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{27}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *HistoryState) GetVersion() uint64 {
@@ -2628,7 +2937,7 @@ type SealedState struct {
 
 func (x *SealedState) Reset() {
 	*x = SealedState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[28]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2640,7 +2949,7 @@ func (x *SealedState) String() string {
 func (*SealedState) ProtoMessage() {}
 
 func (x *SealedState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[28]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2653,7 +2962,7 @@ func (x *SealedState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SealedState.ProtoReflect.Descriptor instead.
 func (*SealedState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{28}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SealedState) GetName() string {
@@ -2713,7 +3022,7 @@ type UsageSourceState struct {
 
 func (x *UsageSourceState) Reset() {
 	*x = UsageSourceState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[29]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2725,7 +3034,7 @@ func (x *UsageSourceState) String() string {
 func (*UsageSourceState) ProtoMessage() {}
 
 func (x *UsageSourceState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[29]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2738,7 +3047,7 @@ func (x *UsageSourceState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageSourceState.ProtoReflect.Descriptor instead.
 func (*UsageSourceState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{29}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *UsageSourceState) GetSource() string {
@@ -2775,7 +3084,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[30]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2787,7 +3096,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[30]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2800,7 +3109,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{30}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SnapshotHeader) GetFormat() uint32 {
@@ -2830,7 +3139,7 @@ type SnapshotRecord struct {
 
 func (x *SnapshotRecord) Reset() {
 	*x = SnapshotRecord{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[31]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2842,7 +3151,7 @@ func (x *SnapshotRecord) String() string {
 func (*SnapshotRecord) ProtoMessage() {}
 
 func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[31]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2855,7 +3164,7 @@ func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRecord.ProtoReflect.Descriptor instead.
 func (*SnapshotRecord) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{31}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SnapshotRecord) GetKey() []byte {
@@ -2907,21 +3216,26 @@ const file_raftlog_v1_raftlog_proto_rawDesc = "" +
 	"\tAlertTold\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\x04R\bresource\x12\x16\n" +
 	"\x06period\x18\x02 \x01(\rR\x06period\x12\x1a\n" +
-	"\bpermille\x18\x03 \x01(\x03R\bpermille\"\x9b\x01\n" +
+	"\bpermille\x18\x03 \x01(\x03R\bpermille\"\x87\x02\n" +
 	"\aCounter\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\x04R\bresource\x12\x16\n" +
 	"\x06period\x18\x02 \x01(\rR\x06period\x12\x14\n" +
 	"\x05spent\x18\x03 \x01(\x03R\x05spent\x12\x1a\n" +
 	"\breturned\x18\x04 \x01(\x03R\breturned\x12\x12\n" +
 	"\x04held\x18\x05 \x01(\x03R\x04held\x12\x16\n" +
-	"\x06demand\x18\x06 \x01(\x03R\x06demand\"R\n" +
+	"\x06demand\x18\x06 \x01(\x03R\x06demand\x12\x14\n" +
+	"\x05close\x18\a \x01(\bR\x05close\x12(\n" +
+	"\rprovider_left\x18\b \x01(\x03H\x00R\fproviderLeft\x88\x01\x01\x12\x18\n" +
+	"\agranted\x18\t \x01(\x03R\agrantedB\x10\n" +
+	"\x0e_provider_left\"f\n" +
 	"\x04Need\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\x04R\bresource\x12\x16\n" +
 	"\x06period\x18\x02 \x01(\rR\x06period\x12\x16\n" +
-	"\x06amount\x18\x03 \x01(\x03R\x06amount\"=\n" +
+	"\x06amount\x18\x03 \x01(\x03R\x06amount\x12\x12\n" +
+	"\x04name\x18\x04 \x01(\tR\x04name\"=\n" +
 	"\x03Ask\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12&\n" +
-	"\x05needs\x18\x02 \x03(\v2\x10.raftlog.v1.NeedR\x05needs\"\xec\x01\n" +
+	"\x05needs\x18\x02 \x03(\v2\x10.raftlog.v1.NeedR\x05needs\"\x82\x02\n" +
 	"\x05Renew\x12\x1a\n" +
 	"\bidentity\x18\x01 \x01(\tR\bidentity\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12\x10\n" +
@@ -2929,7 +3243,8 @@ const file_raftlog_v1_raftlog_proto_rawDesc = "" +
 	"\bcounters\x18\x04 \x03(\v2\x13.raftlog.v1.CounterR\bcounters\x12#\n" +
 	"\x04asks\x18\x05 \x03(\v2\x0f.raftlog.v1.AskR\x04asks\x12#\n" +
 	"\rshare_version\x18\x06 \x01(\x04R\fshareVersion\x12\x18\n" +
-	"\aleaving\x18\a \x01(\bR\aleaving\"\xc2\x01\n" +
+	"\aleaving\x18\a \x01(\bR\aleaving\x12\x14\n" +
+	"\x05epoch\x18\b \x01(\x04R\x05epoch\"\xc2\x01\n" +
 	"\tFileFinal\x12\x1a\n" +
 	"\bidentity\x18\x01 \x01(\tR\bidentity\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12\x10\n" +
@@ -2997,14 +3312,23 @@ const file_raftlog_v1_raftlog_proto_rawDesc = "" +
 	"\x06output\x18\x0f \x01(\x03R\x06output\x12\x1c\n" +
 	"\treasoning\x18\x10 \x01(\x03R\treasoning\x12\x1b\n" +
 	"\tcost_nano\x18\x11 \x01(\x03R\bcostNano\x12\x1c\n" +
-	"\testimated\x18\x12 \x01(\x03R\testimated\"\xac\x01\n" +
+	"\testimated\x18\x12 \x01(\x03R\testimated\"\x94\x02\n" +
 	"\tMetaState\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12\x15\n" +
 	"\x06now_ms\x18\x02 \x01(\x03R\x05nowMs\x12\x14\n" +
 	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12%\n" +
 	"\x0econfig_version\x18\x04 \x01(\x04R\rconfigVersion\x12,\n" +
-	"\aperiods\x18\x05 \x03(\v2\x12.raftlog.v1.PeriodR\aperiods\"\xf0\x02\n" +
+	"\aperiods\x18\x05 \x03(\v2\x12.raftlog.v1.PeriodR\aperiods\x120\n" +
+	"\aweights\x18\x06 \x03(\v2\x16.raftlog.v1.TeamWeightR\aweights\x124\n" +
+	"\breserves\x18\a \x03(\v2\x18.raftlog.v1.ClassReserveR\breserves\"8\n" +
+	"\n" +
+	"TeamWeight\x12\x12\n" +
+	"\x04team\x18\x01 \x01(\tR\x04team\x12\x16\n" +
+	"\x06weight\x18\x02 \x01(\x03R\x06weight\"@\n" +
+	"\fClassReserve\x12\x14\n" +
+	"\x05class\x18\x01 \x01(\tR\x05class\x12\x1a\n" +
+	"\bpermille\x18\x02 \x01(\x03R\bpermille\"\xcf\x04\n" +
 	"\rResourceState\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x14\n" +
 	"\x05scope\x18\x02 \x01(\tR\x05scope\x12\x14\n" +
@@ -3019,7 +3343,20 @@ const file_raftlog_v1_raftlog_proto_rawDesc = "" +
 	" \x01(\x03R\x06weight\x12\x1b\n" +
 	"\tlevel_60k\x18\v \x01(\x03R\blevel60k\x12\x1e\n" +
 	"\vlevel_at_ms\x18\f \x01(\x03R\tlevelAtMs\x127\n" +
-	"\aperiods\x18\r \x03(\v2\x1d.raftlog.v1.BudgetPeriodStateR\aperiods\"\xe3\x02\n" +
+	"\aperiods\x18\r \x03(\v2\x1d.raftlog.v1.BudgetPeriodStateR\aperiods\x12\x12\n" +
+	"\x04each\x18\x0e \x01(\x05R\x04each\x12\x0e\n" +
+	"\x02of\x18\x0f \x01(\x04R\x02of\x12\x12\n" +
+	"\x04name\x18\x10 \x01(\tR\x04name\x12\x1c\n" +
+	"\n" +
+	"used_at_ms\x18\x11 \x01(\x03R\busedAtMs\x12\x17\n" +
+	"\akeep_ms\x18\x12 \x01(\x03R\x06keepMs\x12\"\n" +
+	"\rset_aside_60k\x18\x13 \x01(\x03R\vsetAside60k\x12\x1a\n" +
+	"\bcurrency\x18\x14 \x01(\tR\bcurrency\x12.\n" +
+	"\x05rates\x18\x15 \x03(\v2\x18.raftlog.v1.CurrencyRateR\x05rates\"H\n" +
+	"\fCurrencyRate\x12\x16\n" +
+	"\x06period\x18\x01 \x01(\rR\x06period\x12 \n" +
+	"\fper_usd_nano\x18\x02 \x01(\x03R\n" +
+	"perUsdNano\"\x85\x03\n" +
 	"\x11BudgetPeriodState\x12\x16\n" +
 	"\x06period\x18\x01 \x01(\rR\x06period\x12\x17\n" +
 	"\aends_ms\x18\x02 \x01(\x03R\x06endsMs\x12\x10\n" +
@@ -3034,7 +3371,9 @@ const file_raftlog_v1_raftlog_proto_rawDesc = "" +
 	" \x01(\bR\x06closed\x12\x1d\n" +
 	"\n" +
 	"credit_ids\x18\v \x03(\tR\tcreditIds\x12#\n" +
-	"\rtold_permille\x18\f \x03(\x03R\ftoldPermille\"\xc6\x02\n" +
+	"\rtold_permille\x18\f \x03(\x03R\ftoldPermille\x12 \n" +
+	"\fper_usd_nano\x18\r \x01(\x03R\n" +
+	"perUsdNano\"\xc6\x02\n" +
 	"\fCounterState\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\x04R\vincarnation\x12\x1a\n" +
 	"\bresource\x18\x02 \x01(\x04R\bresource\x12\x16\n" +
@@ -3117,7 +3456,7 @@ func file_raftlog_v1_raftlog_proto_rawDescGZIP() []byte {
 	return file_raftlog_v1_raftlog_proto_rawDescData
 }
 
-var file_raftlog_v1_raftlog_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_raftlog_v1_raftlog_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_raftlog_v1_raftlog_proto_goTypes = []any{
 	(*Entry)(nil),             // 0: raftlog.v1.Entry
 	(*Op)(nil),                // 1: raftlog.v1.Op
@@ -3139,18 +3478,21 @@ var file_raftlog_v1_raftlog_proto_goTypes = []any{
 	(*UsageBatch)(nil),        // 17: raftlog.v1.UsageBatch
 	(*UsageRow)(nil),          // 18: raftlog.v1.UsageRow
 	(*MetaState)(nil),         // 19: raftlog.v1.MetaState
-	(*ResourceState)(nil),     // 20: raftlog.v1.ResourceState
-	(*BudgetPeriodState)(nil), // 21: raftlog.v1.BudgetPeriodState
-	(*CounterState)(nil),      // 22: raftlog.v1.CounterState
-	(*ShareState)(nil),        // 23: raftlog.v1.ShareState
-	(*MemberState)(nil),       // 24: raftlog.v1.MemberState
-	(*AskResultState)(nil),    // 25: raftlog.v1.AskResultState
-	(*ObjectState)(nil),       // 26: raftlog.v1.ObjectState
-	(*HistoryState)(nil),      // 27: raftlog.v1.HistoryState
-	(*SealedState)(nil),       // 28: raftlog.v1.SealedState
-	(*UsageSourceState)(nil),  // 29: raftlog.v1.UsageSourceState
-	(*SnapshotHeader)(nil),    // 30: raftlog.v1.SnapshotHeader
-	(*SnapshotRecord)(nil),    // 31: raftlog.v1.SnapshotRecord
+	(*TeamWeight)(nil),        // 20: raftlog.v1.TeamWeight
+	(*ClassReserve)(nil),      // 21: raftlog.v1.ClassReserve
+	(*ResourceState)(nil),     // 22: raftlog.v1.ResourceState
+	(*CurrencyRate)(nil),      // 23: raftlog.v1.CurrencyRate
+	(*BudgetPeriodState)(nil), // 24: raftlog.v1.BudgetPeriodState
+	(*CounterState)(nil),      // 25: raftlog.v1.CounterState
+	(*ShareState)(nil),        // 26: raftlog.v1.ShareState
+	(*MemberState)(nil),       // 27: raftlog.v1.MemberState
+	(*AskResultState)(nil),    // 28: raftlog.v1.AskResultState
+	(*ObjectState)(nil),       // 29: raftlog.v1.ObjectState
+	(*HistoryState)(nil),      // 30: raftlog.v1.HistoryState
+	(*SealedState)(nil),       // 31: raftlog.v1.SealedState
+	(*UsageSourceState)(nil),  // 32: raftlog.v1.UsageSourceState
+	(*SnapshotHeader)(nil),    // 33: raftlog.v1.SnapshotHeader
+	(*SnapshotRecord)(nil),    // 34: raftlog.v1.SnapshotRecord
 }
 var file_raftlog_v1_raftlog_proto_depIdxs = []int32{
 	1,  // 0: raftlog.v1.Entry.ops:type_name -> raftlog.v1.Op
@@ -3174,16 +3516,19 @@ var file_raftlog_v1_raftlog_proto_depIdxs = []int32{
 	11, // 18: raftlog.v1.Change.periods:type_name -> raftlog.v1.Period
 	18, // 19: raftlog.v1.UsageBatch.rows:type_name -> raftlog.v1.UsageRow
 	11, // 20: raftlog.v1.MetaState.periods:type_name -> raftlog.v1.Period
-	21, // 21: raftlog.v1.ResourceState.periods:type_name -> raftlog.v1.BudgetPeriodState
-	23, // 22: raftlog.v1.CounterState.shares:type_name -> raftlog.v1.ShareState
-	25, // 23: raftlog.v1.MemberState.asks:type_name -> raftlog.v1.AskResultState
-	14, // 24: raftlog.v1.HistoryState.before:type_name -> raftlog.v1.Object
-	14, // 25: raftlog.v1.HistoryState.after:type_name -> raftlog.v1.Object
-	26, // [26:26] is the sub-list for method output_type
-	26, // [26:26] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	20, // 21: raftlog.v1.MetaState.weights:type_name -> raftlog.v1.TeamWeight
+	21, // 22: raftlog.v1.MetaState.reserves:type_name -> raftlog.v1.ClassReserve
+	24, // 23: raftlog.v1.ResourceState.periods:type_name -> raftlog.v1.BudgetPeriodState
+	23, // 24: raftlog.v1.ResourceState.rates:type_name -> raftlog.v1.CurrencyRate
+	26, // 25: raftlog.v1.CounterState.shares:type_name -> raftlog.v1.ShareState
+	28, // 26: raftlog.v1.MemberState.asks:type_name -> raftlog.v1.AskResultState
+	14, // 27: raftlog.v1.HistoryState.before:type_name -> raftlog.v1.Object
+	14, // 28: raftlog.v1.HistoryState.after:type_name -> raftlog.v1.Object
+	29, // [29:29] is the sub-list for method output_type
+	29, // [29:29] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_raftlog_v1_raftlog_proto_init() }
@@ -3204,13 +3549,14 @@ func file_raftlog_v1_raftlog_proto_init() {
 		(*Op_Fence)(nil),
 		(*Op_AlertTold)(nil),
 	}
+	file_raftlog_v1_raftlog_proto_msgTypes[6].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_raftlog_v1_raftlog_proto_rawDesc), len(file_raftlog_v1_raftlog_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   32,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
