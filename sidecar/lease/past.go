@@ -133,7 +133,7 @@ func (p *past) lost() []LostHold {
 		h := p.holds[id]
 		l := LostHold{Note: h.note}
 		for _, n := range h.needs {
-			l.Needs = append(l.Needs, Need{n.resource, n.amount})
+			l.Needs = append(l.Needs, Need{Resource: n.resource, Amount: n.amount})
 		}
 		out = append(out, l)
 	}
