@@ -121,7 +121,7 @@ func TestJournalMirrorsTheMachine(t *testing.T) {
 			"reserve": func(t *rapid.T) {
 				n++
 				enrich(m)
-				note := fmt.Appendf(nil, "request %d %s", n, bytes.Repeat([]byte{'x'}, rapid.IntRange(0, 180).Draw(t, "pad")))
+				note := fmt.Appendf(nil, "request %d %s", n, bytes.Repeat([]byte{'x'}, rapid.IntRange(0, MaxNoteBytes-20).Draw(t, "pad")))
 				h, v, ask := m.Reserve(now, Share, []Need{need(1, 1), need(3, rapid.Int64Range(0, 1e6).Draw(t, "money"))}, note)
 				if v.OK {
 					open = append(open, h)

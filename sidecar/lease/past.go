@@ -79,7 +79,7 @@ func (p *past) apply(kind byte, b []byte) bool {
 		p.totals[counterKey{c.Resource, c.Period}] = c
 	case recordReserve:
 		id, h := d.u64(), &pastHold{}
-		h.note = slices.Clone(d.bytes(int(d.u8())))
+		h.note = slices.Clone(d.bytes(int(d.u16())))
 		for n := d.u8(); n > 0 && !d.bad; n-- {
 			h.needs = append(h.needs, pastNeed{d.u64(), d.u32(), int64(d.u64())})
 		}
@@ -192,6 +192,13 @@ func (d *decoder) bytes(n int) []byte {
 func (d *decoder) u8() byte {
 	if b := d.bytes(1); b != nil {
 		return b[0]
+	}
+	return 0
+}
+
+func (d *decoder) u16() uint16 {
+	if b := d.bytes(2); b != nil {
+		return le.Uint16(b)
 	}
 	return 0
 }
