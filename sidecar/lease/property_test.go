@@ -95,7 +95,8 @@ type simHold struct {
 
 // TestMachineConserves drives one machine against a ledger with lost, repeated and late messages, lapses, fences,
 // changing periods, and names that come, go quiet and are dropped. Nothing is made or lost, a request is reserved whole or not at all, no reservation goes beyond a
-// balance, and each settles once.
+// balance, and each settles once. After every step the journal says what the machine knows, of names that were closed
+// and begun again too.
 func TestMachineConserves(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := newFakeLedger()
@@ -107,6 +108,9 @@ func TestMachineConserves(t *testing.T) {
 				usersOf(5, 300, 40), runOf(6, 300_000), poolOf(7, 6_000, 3_000),
 			})
 		}
+		m.journal = memoryJournal(4 * segmentBytesMin)
+		m.checkpoint()
+		requests := 0
 		configure()
 		l.templates = map[uint64]int64{5: 40, 6: 300_000, 7: 3_000}
 		l.capped[6] = true
@@ -167,10 +171,12 @@ func TestMachineConserves(t *testing.T) {
 					balances[c] = c.balance()
 				}
 				usable := now < m.usableUntil
-				h, v, ask := m.Reserve(now, Share, needs, nil)
+				requests++
+				note := fmt.Append(nil, requests)
+				h, v, ask := m.Reserve(now, Share, needs, note)
 				switch {
 				case ask:
-					if w, _ := m.Ask(now, Share, needs, nil); w != nil {
+					if w, _ := m.Ask(now, Share, needs, note); w != nil {
 						waits = append(waits, w)
 					}
 				case v.OK:
@@ -254,8 +260,9 @@ func TestMachineConserves(t *testing.T) {
 			},
 			"evict": func(t *rapid.T) {
 				name := rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "name")
-				l.evict(5, name)
-				l.evict(7, "class/"+name)
+				l.evict(5, name, false)
+				l.evict(7, "class/"+name, false)
+				l.evict(6, name, rapid.IntRange(0, 3).Draw(t, "over") == 0) // a run's time is over
 			},
 			"agree": func(t *rapid.T) { l.stubborn = rapid.IntRange(0, 3).Draw(t, "stubborn") == 0 },
 			"leave the queue": func(t *rapid.T) {
@@ -288,6 +295,9 @@ func TestMachineConserves(t *testing.T) {
 					t.Fatal(err)
 				}
 				if err := l.check(); err != nil {
+					t.Fatal(err)
+				}
+				if err := compareFinal(m, readBoth(contents(m.journal))); err != nil {
 					t.Fatal(err)
 				}
 				if len(m.open) != len(holds) {
