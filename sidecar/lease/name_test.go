@@ -65,9 +65,9 @@ func TestNameIsAskedForUntilItIsKnown(t *testing.T) {
 	if run := b.of(runID, "r1"); run.spent != 700 || run.open != 0 || b.m.stats.straySettles != 0 {
 		t.Fatalf("run %+v, want 700 spent", run)
 	}
-	b.m.Settle(b.granted(named(userID, "ann", 1)), nil) // known now: it counts as demand
-	b.must(named(userID, "ann", 1))                     // which has brought a lease
-	b.ask(named(userID, "bob", 1))                      // who is another
+	b.renew()
+	b.must(named(userID, "ann", 1)) // her first request counts as demand, which has brought a lease
+	b.ask(named(userID, "bob", 1))  // who is another
 }
 
 func TestQuietNameIsClosed(t *testing.T) {
@@ -164,6 +164,7 @@ func TestNameThatWaitsIsNotClosed(t *testing.T) {
 
 func TestEvictedNameIsAskedForAgain(t *testing.T) {
 	b := newNamedBed(t)
+	b.l.stingy = true
 	b.m.Settle(b.granted(named(userID, "ann", 1)), []Need{need(userID, 1)})
 	b.renew()
 	old := b.of(userID, "ann")
@@ -212,6 +213,7 @@ func TestRefusalIsOfAName(t *testing.T) {
 	b.granted(named(userID, "bob", 1))
 
 	b.l.childOf[nameKey{runID, "r9"}], b.l.nameOf[1900] = 1900, nameKey{runID, "r9"} // spent by others
+	b.l.silent = true
 	w = b.ask(named(runID, "r9", 1))
 	b.after(75 * time.Millisecond)
 	b.exchange()
@@ -221,6 +223,28 @@ func TestRefusalIsOfAName(t *testing.T) {
 	b.refused(Share, Exhausted, named(runID, "r9", 1)) // remembered of a name that has no counter
 	b.after(time.Second)
 	b.ask(named(runID, "r9", 1))
+}
+
+// TestRefusedNameSaysWhatItWishes: quotad divides what comes to a pool by the wishes of its claimants.
+func TestRefusedNameSaysWhatItWishes(t *testing.T) {
+	b := newNamedBed(t)
+	b.m.Settle(b.granted(named(poolID, "interactive/t", 600)), []Need{need(poolID, 600)})
+	k := counterKey{b.l.childOf[nameKey{poolID, "interactive/t"}], 0}
+	b.l.childOf[nameKey{poolID, "batch/t"}], b.l.nameOf[1900] = 1900, nameKey{poolID, "batch/t"}
+	w := b.ask(named(poolID, "batch/t", 50))
+	b.after(75 * time.Millisecond)
+	b.exchange()
+	if w.Verdict.Reason != Throttled {
+		t.Fatalf("got %+v", w.Verdict)
+	}
+	for _, c := range b.renew().Counters {
+		if c.Resource != k.resource && c.Demand != 50 {
+			t.Fatalf("got %v, want a wish of 50", c)
+		}
+	}
+	if b.of(poolID, "batch/t") == nil {
+		t.Fatal("no counter to wish on")
+	}
 }
 
 func TestNamesThatQuotadHasTooManyOf(t *testing.T) {
