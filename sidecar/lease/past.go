@@ -10,6 +10,8 @@ import (
 // past is what a segment says of the process that wrote it.
 type past struct {
 	generation  uint64
+	id          uint64 // of the journal
+	tail        uint64 // word
 	incarnation uint64
 	seq         uint64
 	proven      bool // complete, of this boot, in the file it was written to
@@ -41,7 +43,7 @@ func readPast(mem []byte, inode uint64, boot [16]byte) *past {
 		return nil
 	}
 	p := &past{
-		generation: le.Uint64(mem[8:]), incarnation: le.Uint64(mem[16:]),
+		generation: le.Uint64(mem[8:]), incarnation: le.Uint64(mem[16:]), id: le.Uint64(mem[48:]), tail: le.Uint64(mem[tailAt:]),
 		totals: make(map[counterKey]*quotav1.Counter), holds: make(map[uint64]*pastHold),
 	}
 	seed := crc32.Update(0, castagnoli, mem[8:16])
