@@ -23,6 +23,8 @@ type sidecar struct {
 	p, twin *process  // twin has p's incarnation, until quotad finds out; both may be nil
 	retired bool
 	habit   habit
+	wished  int // requests decided since they were counted from, and those of them that were granted
+	got     int
 }
 
 // clock is the machine's own, in nanoseconds. It goes on whatever becomes of the processes.
@@ -63,6 +65,7 @@ type process struct {
 	lapsed     bool // in quotad's eyes
 	dead       bool
 	dirty      bool
+	began      time.Duration
 	shares     []*quotav1.Share // as last seen
 	sharesTill int64
 }
@@ -84,7 +87,7 @@ func (s *sidecar) start() {
 func (s *sidecar) begin(incarnation uint64) *process {
 	p := &process{
 		s: s, m: lease.NewMachine(lease.Config{AskWait: askWait}, incarnation, s.clock()), waiting: map[*lease.Waiting]*request{},
-		books: s.w.witness.open(incarnation, s),
+		books: s.w.witness.open(incarnation, s), began: s.w.now,
 	}
 	s.w.note(s.name, "starts", int64(incarnation))
 	if s.cache != nil {
@@ -222,7 +225,9 @@ func (q *quotad) renew(p *process, books *account, term, session int, r *quotav1
 	in := toLedger(p.s.name, r)
 	q.submit(term, entry{
 		apply: func() {
+			was := q.l.Counters(in.Incarnation)
 			rep = q.l.Renew(in)
+			q.w.witness.checkWhole(was, &in, &rep)
 			q.w.note("quotad", "applied", int64(r.Incarnation), int64(r.Seq), int64(rep.Refusal))
 			q.w.witness.renewed(books, &in, &rep)
 		},

@@ -10,6 +10,7 @@ import (
 
 const (
 	eventsMin   = 10_000
+	faultsMin   = 5
 	loadMost    = 20 * time.Minute // load goes on until there were eventsMin events, but no longer
 	askWait     = 2500 * time.Millisecond
 	standbyFor  = 60 * time.Second
@@ -162,7 +163,7 @@ func (w *world) heal() {
 	w.note("", "heal")
 	w.faulty = false
 	for _, s := range w.sidecars {
-		s.link.cut = [2]bool{}
+		s.link.mend(w.now)
 		if s.twin != nil {
 			s.twin.die()
 			s.twin = nil
@@ -185,10 +186,13 @@ func (w *world) saturate() {
 	w.load = load{on: true, saturated: true}
 	w.playFor(15 * time.Second)
 	from := w.now
+	for _, s := range w.sidecars {
+		s.wished, s.got = 0, 0
+	}
 	w.playFor(max(40*time.Second, time.Duration(w.living())*partsMeasured*time.Minute/time.Duration(w.quotad.requestLimit())))
 	w.load.on = false
 	w.judgeSaturation(from, w.now)
 }
 
 // partsMeasured is how many requests of each sidecar are enough to compare them.
-const partsMeasured = 60
+const partsMeasured = 240
