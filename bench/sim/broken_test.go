@@ -14,14 +14,14 @@ import (
 // tolerate for its sake (plan.strict, plan.mendTwins) goes.
 
 // stillBroken plays a plan until a seed breaks a check.
-func stillBroken(t *testing.T, p plan, seeds uint64, broken check, why string) {
+func stillBroken(t *testing.T, p plan, seeds uint64, broken, why string) {
 	t.Helper()
 	for seed := range seeds {
 		r := play(seed+1, p, nil)
 		if r.Err == nil {
 			continue
 		}
-		if !strings.Contains(r.Err.Error(), checkNames[broken]) {
+		if !strings.Contains(r.Err.Error(), broken) {
 			t.Fatalf("seed %d: %v", seed+1, r.Err)
 		}
 		t.Skipf("%s: seed %d: %v", why, seed+1, r.Err)
@@ -39,7 +39,7 @@ func TestTwinThatFellBehindIsFenced(t *testing.T) {
 			}
 		})
 	}
-	stillBroken(t, p, 10, checkStarved, "a process whose twin has sent a later renew is told nothing: its renews are "+
+	stillBroken(t, p, 10, checkNames[checkStarved], "a process whose twin has sent a later renew is told nothing: its renews are "+
 		"refused as stale, without an answer, and it never gets another lease")
 }
 
@@ -64,7 +64,7 @@ func TestSpendPastASoftBudgetIsFiled(t *testing.T) {
 			s.link.cut = [2]bool{}
 		})
 	}
-	stillBroken(t, p, 20, checkSettledByJournal, "what a journal says of a budget that quotad has no counter of is not booked")
+	stillBroken(t, p, 20, checkNames[checkSettledByJournal], "what a journal says of a budget that quotad has no counter of is not booked")
 }
 
 func TestDiskRolledBackWhileCutOff(t *testing.T) {
@@ -82,7 +82,7 @@ func TestDiskRolledBackWhileCutOff(t *testing.T) {
 			})
 		})
 	}
-	stillBroken(t, p, 10, checkCovered, "a journal put back to a state since which no renew was applied is taken for the "+
+	stillBroken(t, p, 10, checkNames[checkCovered], "a journal put back to a state since which no renew was applied is taken for the "+
 		"newest: what was spent after it is granted again")
 }
 
@@ -100,7 +100,7 @@ func TestSharesOfARolledBackDisk(t *testing.T) {
 			s.kill(rolledBack, 100*time.Millisecond)
 		})
 	}
-	stillBroken(t, p, 10, checkShares, "a successor inherits the larger shares that an old state of its file says")
+	stillBroken(t, p, 10, checkNames[checkShares], "a successor inherits the larger shares that an old state of its file says")
 }
 
 func TestSharesEndInTimeOnASlowClock(t *testing.T) {
@@ -116,7 +116,7 @@ func TestSharesEndInTimeOnASlowClock(t *testing.T) {
 			s.p.breakWithin(time.Second)
 		})
 	}
-	stillBroken(t, p, 5, checkShares, "quotad waits 1.1 s longer for a share's end than its hour: a clock that is slower by "+
+	stillBroken(t, p, 5, checkNames[checkShares], "quotad waits 1.1 s longer for a share's end than its hour: a clock that is slower by "+
 		"more than 0.3 thousandths uses it while others have it already")
 }
 
@@ -130,6 +130,14 @@ func TestRefundsBesideAFullBucket(t *testing.T) {
 			}
 		})
 	}
-	stillBroken(t, p, 20, checkWindow, "while a large reservation runs the bucket fills again; what it then gives back is "+
+	stillBroken(t, p, 20, checkNames[checkWindow], "while a large reservation runs the bucket fills again; what it then gives back is "+
 		"usable at once, beside the full bucket, so that a short window admits more than the burst")
+}
+
+func TestWhoWantsLessThanItsPartGetsIt(t *testing.T) {
+	p := calm(5, 1)
+	p.modest = true
+	stillBroken(t, p, 3, modestStarved, "in saturation a bucket is empty whenever somebody tops up, so that all of it goes by "+
+		"asks, in the order in which they come: who wants a third of its part gets no larger part of its wishes than those who "+
+		"want three times as much as there is")
 }
