@@ -17,7 +17,6 @@ const (
 	firstExhausted
 	jainIndex
 	utilisation
-	modestPart
 	leaderRefusals
 	numFigures
 )
@@ -36,7 +35,6 @@ var figures = [numFigures]promised{
 	firstExhausted:  {"of the cap spent when first exhausted, with that request's need", 990, 0, 10},
 	jainIndex:       {"Jain index of equal demands in saturation", 980, 0, 10},
 	utilisation:     {"of a limit used in saturation", 950, 0, 10},
-	modestPart:      {"of its wishes got by who wants less than its part", 900, 0, 10},
 	leaderRefusals:  {"requests refused for want of a leader", 0, 0, 0},
 }
 
@@ -178,5 +176,10 @@ func (w *world) measureModest() {
 	if !w.plan.modest || s.p == nil || s.wished == 0 {
 		return
 	}
-	w.measure(modestPart, int64(s.got)*1000/int64(s.wished), "%s got %d of %d requests", s.name, s.got, s.wished)
+	if s.got*10 < s.wished*9 {
+		w.must(fmt.Errorf("%s: %s got %d of %d", modestStarved, s.name, s.got, s.wished))
+	}
 }
+
+// modestStarved is what is broken when max-min does not hold.
+const modestStarved = "who wants less than its part does not get it"

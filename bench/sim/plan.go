@@ -19,6 +19,7 @@ type plan struct {
 	driftMillionths int64 // of sidecars' clocks, fast or slow, at most
 	hungry          bool  // everybody wants more than there is all the time
 	modest          bool  // in saturation one sidecar wants less than its part
+	patient         bool  // saturation is long enough to compare what each got
 	pulses          bool  // all callers rest now and then, and come back together
 	dropMille       int   // messages
 	repeatMille     int
@@ -93,7 +94,8 @@ func drawPlan(seed uint64) plan {
 	if rng.IntN(2) == 0 {
 		p.addBudget("org", "o", int64(pick(100, 500, 1_000_000))*1_000_000, rng.IntN(3) > 0)
 	}
-	p.hungry, p.pulses, p.modest = rng.IntN(3) == 0, rng.IntN(3) == 0, rng.IntN(3) == 0
+	p.hungry, p.pulses = rng.IntN(3) == 0, rng.IntN(3) == 0
+	p.patient = p.driftMillionths <= 10_000 && rng.IntN(8) == 0
 	for f := messageFaults; f < numFaults; f++ {
 		if rng.IntN(3) == 0 {
 			p.mix = append(p.mix, f)

@@ -202,7 +202,9 @@ func (w *world) judgeSaturation(from, to time.Duration) {
 		w.measureModest()
 		return
 	}
-	w.measureParts(parts)
+	if w.plan.patient {
+		w.measureParts(parts)
+	}
 	for _, s := range w.sidecars {
 		if s.p != nil {
 			w.mustf(parts[s.name]*n*2 >= sum, checkStarved, "%s had %d of %d, one of %d", s.name, parts[s.name], sum, n)

@@ -186,10 +186,11 @@ func (w *world) saturate() {
 	for _, s := range w.sidecars {
 		s.wished, s.got = 0, 0
 	}
-	w.playFor(max(40*time.Second, time.Duration(w.living())*partsMeasured*time.Minute/time.Duration(w.quotad.requestLimit())))
+	parts := 60
+	if w.plan.patient {
+		parts = 1000 // who comes first is chance: over a short time parts differ by it
+	}
+	w.playFor(max(40*time.Second, time.Duration(w.living()*parts)*time.Minute/time.Duration(w.quotad.requestLimit())))
 	w.load.on = false
 	w.judgeSaturation(from, w.now)
 }
-
-// partsMeasured is how many requests of each sidecar are enough to compare them.
-const partsMeasured = 240
