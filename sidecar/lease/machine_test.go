@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -366,6 +367,7 @@ func TestQueueIsBounded(t *testing.T) {
 func TestBrokenCallersPanic(t *testing.T) {
 	for name, call := range map[string]func(m *Machine){
 		"negative": func(m *Machine) { m.Reserve(0, Share, []Need{need(1, -1)}, nil) },
+		"name":     func(m *Machine) { m.Reserve(0, Share, []Need{named(1, strings.Repeat("n", MaxNameBytes+1), 1)}, nil) },
 		"too many": func(m *Machine) { m.Reserve(0, Share, make([]Need, MaxNeeds+1), nil) },
 		"note":     func(m *Machine) { m.Reserve(0, Share, nil, make([]byte, MaxNoteBytes+1)) },
 	} {
