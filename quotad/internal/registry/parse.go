@@ -19,7 +19,7 @@ type section struct {
 	id   string // the key that holds the id, in a section that is a list; empty: a mapping from id to spec
 }
 
-// sections stand in the order of kindsInOrder.
+// sections stand in the order of kindsInOrder. The currency is none of them: it stands in the head.
 func sections() []section {
 	return []section{
 		{"fx", KindFX, ""},
@@ -122,12 +122,11 @@ func (d *document) head(m *mapping) {
 		}
 		return nil
 	})
-	m.with(m.take("currency"), "currency", func(text string) error {
-		if text != "USD" {
-			return fmt.Errorf("%s is not supported in this version (supported: USD)", clip(text))
-		}
-		return nil
-	})
+	c := &Currency{}
+	m.with(m.take("currency"), "currency", parseCurrency(&c.Code))
+	if c.Code != "" && c.Code != usd {
+		d.keep(Ref{KindCurrency, OrgID}, "currency", c)
+	}
 }
 
 // section reads the objects of one section.
@@ -224,7 +223,12 @@ func (d *document) add(r Ref, m *mapping, line int) {
 	}
 	v := d.read(r.Kind, m)
 	v.identify(r.ID)
-	d.paths[r] = m.path
+	d.keep(r, m.path, v)
+}
+
+// keep makes v an object of the file that stands at path.
+func (d *document) keep(r Ref, path string, v value) {
+	d.paths[r] = path
 	d.order = append(d.order, r)
 	d.state.put(&entry{Object: Object{Kind: r.Kind, ID: r.ID}, value: v})
 }

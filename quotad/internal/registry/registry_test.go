@@ -305,7 +305,7 @@ func TestWithBudget(t *testing.T) {
 		t.Errorf("got %+v %+v", team, b)
 	}
 	for spec, want := range map[string]string{
-		`{"monthly":-1,"x":1}`: "monthly: \"-1\" must not be negative\nx: unknown key (allowed: monthly, hard, alert_at)",
+		`{"monthly":-1,"x":1}`: "monthly: \"-1\" must not be negative\nx: unknown key (allowed: monthly, currency, hard, alert_at)",
 		`[]`:                   "must be a mapping",
 		`{`:                    "is not JSON",
 	} {

@@ -83,11 +83,12 @@ type checker struct {
 	newest  *PriceVersion
 	secrets map[string]string // secret hash to the first key that has it
 	starts  map[Time]string   // start to the first price version with it
+	ratesOf map[string][]Rate // of the currencies that were asked for
 }
 
 // newChecker prepares the checks. secrets limits which secret hashes will be asked for; nil is all.
 func newChecker(s *state, whole bool, secrets map[string]bool) *checker {
-	c := &checker{s: s, whole: whole, secrets: map[string]string{}, starts: map[Time]string{}}
+	c := &checker{s: s, whole: whole, secrets: map[string]string{}, starts: map[Time]string{}, ratesOf: map[string][]Rate{}}
 	for _, p := range valuesOf[*PriceVersion](s, KindPrice) {
 		if c.newest == nil || p.ValidFrom > c.newest.ValidFrom {
 			c.newest = p
@@ -122,6 +123,7 @@ func (c *checker) check(e *entry) []Problem {
 			add(l.path, "no %s %q%s", l.kind, l.id, c.knownOf(l.kind))
 		}
 	}
+	c.checkAmounts(e.value, add)
 	switch v := e.value.(type) {
 	case *Key:
 		if first := c.secrets[v.SecretSHA256]; v.SecretSHA256 != "" && first != v.ID {
