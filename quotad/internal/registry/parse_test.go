@@ -54,8 +54,12 @@ func TestParseOrgGivesCanonicalObjects(t *testing.T) {
 		"business_unit/payments": `{}`,
 		"team/support-bot": `{"budget":{"monthly":5000,"hard":true,"alert_at":[0.5,0.8,1]},` +
 			`"limits":{"rpm":6000,"tpm":2000000},"business_unit":"retail","timezone":"Asia/Kolkata",` +
-			`"account":"bu-payments","weight":2,"priority":"interactive","request_cap":1,"failed_attempts":"team",` +
+			`"account":"bu-payments","weight":2,"priority":"interactive",` +
+			`"run_budget":{"max":2,"max_calls":50,"lifetime":"48h"},"request_cap":1,` +
+			`"end_user_limits":{"rpm":20,"tpm":20000},"failed_attempts":"team",` +
 			`"alerts":{"webhook":"https://hooks.example/a?token=b&c=d"}}`,
+		"team/batch": `{"budget":{"monthly":880000,"currency":"INR","hard":true,"alert_at":[0.5,0.8,1]},"weight":1,` +
+			`"priority":"batch","run_budget":{"max_calls":1000,"lifetime":"24h"},"failed_attempts":"platform"}`,
 		"team/plain":      `{"weight":1,"priority":"standard","failed_attempts":"platform"}`,
 		"key/support-old": `{"team":"support-bot","revoked":true,"outage":"closed"}`,
 		"sidecar/gateway": `{"teams":["*"]}`,
