@@ -5,26 +5,40 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
+
+	"github.com/sluice-gateway/sluice/quotad/ledger"
 )
 
 // Amounts stand in the currency they were written in and are converted where they are used: a budget's by the ledger,
 // once, when its month opens.
 
-// Rate is how much of a currency a USD is worth in a month.
-type Rate struct {
-	Month  uint32 // yyyymm
-	PerUSD Nano   // positive
-}
-
 // RateIn is the rate of a month: its own, or else the newest earlier one. ok is false when there is neither.
 // rates ascend by month.
-func RateIn(rates []Rate, month uint32) (perUSD Nano, ok bool) {
+func RateIn(rates []ledger.Rate, month uint32) (perUSD Nano, ok bool) {
 	for _, r := range slices.Backward(rates) {
-		if r.Month <= month {
-			return r.PerUSD, true
+		if r.Period <= month {
+			return Nano(r.PerUSDNano), true
 		}
 	}
 	return 0, false
+}
+
+// inMonth converts an amount at the rate of a month. Without one, which is refused at apply, the oldest must do.
+func inMonth(amount Nano, rates []ledger.Rate, month uint32) Nano {
+	perUSD, ok := RateIn(rates, month)
+	if !ok && len(rates) > 0 {
+		perUSD = Nano(rates[0].PerUSDNano)
+	}
+	usd, _ := amount.InUSD(perUSD)
+	return usd
+}
+
+// LimitIn is a resource's limit, in nano-dollars if it is one of money, at the rate of a month (yyyymm).
+func LimitIn(s ledger.Spec, month uint32) int64 {
+	if s.Currency == "" {
+		return s.Limit
+	}
+	return int64(inMonth(Nano(s.Limit), s.Rates, month))
 }
 
 // InUSD converts an amount at a rate, rounded down. ok is false when the result, or the amount, is beyond what may be
@@ -49,15 +63,28 @@ func (s *state) currency() string {
 	return usd
 }
 
-// rates lists the rates of a currency by month.
-func (s *state) rates(code string) []Rate {
-	var out []Rate
-	for _, f := range valuesOf[*FX](s, KindFX) {
-		if rate := f.Rates[code]; rate > 0 && isMonth(f.ID) {
-			out = append(out, Rate{monthOf(f.ID), rate})
+// rate keeps the rates of currencies: what after says takes the place of what before said; nil says nothing.
+func (s *state) rate(before, after *entry) {
+	for code, r := range ratesIn(before) {
+		s.rates[code] = slices.DeleteFunc(slices.Clone(s.rates[code]), func(o ledger.Rate) bool { return o.Period == r.Period })
+	}
+	for code, r := range ratesIn(after) {
+		s.rates[code] = append(slices.Clone(s.rates[code]), r)
+		slices.SortFunc(s.rates[code], func(a, b ledger.Rate) int { return cmp.Compare(a.Period, b.Period) })
+	}
+}
+
+// ratesIn are the rates of a month by currency, if e is one.
+func ratesIn(e *entry) map[string]ledger.Rate {
+	if e == nil || e.Kind != KindFX || !isMonth(e.ID) {
+		return nil
+	}
+	out := map[string]ledger.Rate{}
+	for code, perUSD := range e.value.(*FX).Rates {
+		if perUSD > 0 { // while a file is read, one with a fault is 0
+			out[code] = ledger.Rate{Period: monthOf(e.ID), PerUSDNano: int64(perUSD)}
 		}
 	}
-	slices.SortFunc(out, func(a, b Rate) int { return cmp.Compare(a.Month, b.Month) })
 	return out
 }
 
@@ -69,11 +96,11 @@ func monthOf(id string) uint32 {
 }
 
 // foreign is the currency of an amount and its rates; empty for USD, which needs none.
-func (s *state) foreign(code string) (currency string, rates []Rate) {
+func (s *state) foreign(code string) (currency string, rates []ledger.Rate) {
 	if currency = cmp.Or(code, s.currency()); currency == usd {
 		return "", nil
 	}
-	return currency, s.rates(currency)
+	return currency, s.rates[currency]
 }
 
 // amount is money in a spec, with the path of what states its currency, if anything does.
@@ -124,28 +151,18 @@ func (c *checker) checkAmounts(v value, add func(path, format string, args ...an
 		if a.currency != "" && !c.rated(code) {
 			add(a.currencyPath, "there is no rate of %s: "+cure, code, code)
 		}
-		for _, r := range c.rates(code) {
-			if _, ok := a.nano.InUSD(r.PerUSD); !ok {
-				add(a.path, "is more than %s dollars at the rate of %d", formatDecimal(moneyMax, nanoDigits), r.Month)
+		for _, r := range c.s.rates[code] {
+			if _, ok := a.nano.InUSD(Nano(r.PerUSDNano)); !ok {
+				add(a.path, "is more than %s dollars at the rate of %d", formatDecimal(moneyMax, nanoDigits), r.Period)
 				break
 			}
 		}
 	}
 }
 
-// rates are the state's, looked up once a currency.
-func (c *checker) rates(code string) []Rate {
-	rates, ok := c.ratesOf[code]
-	if !ok {
-		rates = c.s.rates(code)
-		c.ratesOf[code] = rates
-	}
-	return rates
-}
-
 // rated says whether a currency has a rate. A rate with a fault counts while a file is read: it was reported.
 func (c *checker) rated(code string) bool {
-	if len(c.rates(code)) > 0 {
+	if len(c.s.rates[code]) > 0 {
 		return true
 	}
 	return !c.whole && slices.ContainsFunc(valuesOf[*FX](c.s, KindFX), func(f *FX) bool {
@@ -186,10 +203,5 @@ func (r *Registry) RequestCap(t Team, month uint32) Nano {
 	if currency == "" || t.RequestCap == 0 {
 		return t.RequestCap
 	}
-	perUSD, ok := RateIn(rates, month)
-	if !ok && len(rates) > 0 { // refused at apply, unless the calendar was set back since
-		perUSD = rates[0].PerUSD
-	}
-	cap, _ := t.RequestCap.InUSD(perUSD)
-	return max(cap, 1)
+	return max(1, inMonth(t.RequestCap, rates, month)) // 0 would be none
 }

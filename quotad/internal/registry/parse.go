@@ -212,7 +212,9 @@ func (d *document) goodID(r Ref, path string, line int) bool {
 	return true
 }
 
-func isMonth(s string) bool { return regexp.MustCompile(`^2[01]\d\d-(0[1-9]|1[0-2])$`).MatchString(s) }
+var month = regexp.MustCompile(`^2[01]\d\d-(0[1-9]|1[0-2])$`)
+
+func isMonth(s string) bool { return month.MatchString(s) }
 
 // add reads an object and keeps it. A second one of the same name is a fault, and read for its faults.
 func (d *document) add(r Ref, m *mapping, line int) {

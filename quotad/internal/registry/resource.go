@@ -70,7 +70,7 @@ func (r *Registry) specs(h holder) []ledger.Spec {
 		for i, a := range b.AlertAt {
 			alerts[i] = int64(a)
 		}
-		currency, rates := r.money(b.Currency)
+		currency, rates := r.state.foreign(b.Currency)
 		add(ledger.Spec{
 			Kind: ledger.Money, Limit: int64(b.Monthly), Hard: b.Hard, Timezone: h.timezone, AlertPermille: alerts,
 			Currency: currency, Rates: rates,
@@ -78,7 +78,7 @@ func (r *Registry) specs(h holder) []ledger.Spec {
 	}
 	if b := h.run; b != nil {
 		if b.Max > 0 {
-			currency, rates := r.money("")
+			currency, rates := r.state.foreign("")
 			add(ledger.Spec{
 				Kind: ledger.Money, Limit: int64(b.Max), Hard: true, Timezone: h.timezone, KeepMS: int64(b.Lifetime),
 				Currency: currency, Rates: rates,
@@ -89,16 +89,6 @@ func (r *Registry) specs(h holder) []ledger.Spec {
 		}
 	}
 	return out
-}
-
-// money is a currency as the ledger has it.
-func (r *Registry) money(code string) (string, []ledger.Rate) {
-	currency, rates := r.state.foreign(code)
-	var out []ledger.Rate
-	for _, rate := range rates {
-		out = append(out, ledger.Rate{Period: rate.Month, PerUSDNano: int64(rate.PerUSD)})
-	}
-	return currency, out
 }
 
 // keyHolder takes weight and time zone from the key's team.

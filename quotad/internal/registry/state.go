@@ -3,6 +3,8 @@ package registry
 import (
 	"fmt"
 	"strings"
+
+	"github.com/sluice-gateway/sluice/quotad/ledger"
 )
 
 // entry is one stored object with its decoded spec. It is replaced whole, never changed.
@@ -15,9 +17,12 @@ type entry struct {
 type state struct {
 	objects map[string]map[string]*entry
 	count   int
+	rates   map[string][]ledger.Rate // of each currency, by month; replaced whole, never changed
 }
 
-func newState() *state { return &state{objects: map[string]map[string]*entry{}} }
+func newState() *state {
+	return &state{objects: map[string]map[string]*entry{}, rates: map[string][]ledger.Rate{}}
+}
 
 func (s *state) find(r Ref) *entry { return s.objects[r.Kind][r.ID] }
 
@@ -30,11 +35,13 @@ func (s *state) put(e *entry) {
 	if ids[e.ID] == nil {
 		s.count++
 	}
+	s.rate(ids[e.ID], e)
 	ids[e.ID] = e
 }
 
 func (s *state) remove(r Ref) {
-	if s.find(r) != nil {
+	if e := s.find(r); e != nil {
+		s.rate(e, nil)
 		delete(s.objects[r.Kind], r.ID)
 		s.count--
 	}
@@ -83,12 +90,11 @@ type checker struct {
 	newest  *PriceVersion
 	secrets map[string]string // secret hash to the first key that has it
 	starts  map[Time]string   // start to the first price version with it
-	ratesOf map[string][]Rate // of the currencies that were asked for
 }
 
 // newChecker prepares the checks. secrets limits which secret hashes will be asked for; nil is all.
 func newChecker(s *state, whole bool, secrets map[string]bool) *checker {
-	c := &checker{s: s, whole: whole, secrets: map[string]string{}, starts: map[Time]string{}, ratesOf: map[string][]Rate{}}
+	c := &checker{s: s, whole: whole, secrets: map[string]string{}, starts: map[Time]string{}}
 	for _, p := range valuesOf[*PriceVersion](s, KindPrice) {
 		if c.newest == nil || p.ValidFrom > c.newest.ValidFrom {
 			c.newest = p

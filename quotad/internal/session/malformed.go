@@ -50,7 +50,7 @@ func checkRenew(m *replica.Machine, r *quotav1.Renew) error {
 		if c.GetProviderLeft() < 0 {
 			return malformed("renew %d: counters[%d].provider_left: must not be negative", r.GetSeq(), i)
 		}
-		if res, ok := m.Ledger.Resource(c.GetResource()); ok && res.Spec.Each != ledger.EachClaimant {
+		if res, _, ok := one(m.Ledger, c.GetResource()); ok && res.Spec.Each != ledger.EachClaimant {
 			return malformed("renew %d: counters[%d].provider_left: resource %d is no pool", r.GetSeq(), i, c.GetResource())
 		}
 	}

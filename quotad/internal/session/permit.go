@@ -37,29 +37,38 @@ func (p permit) serves(team string) bool { return p.all || slices.Contains(p.tea
 // uses reports whether a request of one of its teams could draw on a resource. One that the ledger does not know is
 // the ledger's to refuse.
 func (p permit) uses(resource uint64) bool {
-	r, ok := p.m.Ledger.Resource(resource)
-	return !ok || p.draws(r, r.Name)
+	r, name, ok := one(p.m.Ledger, resource)
+	return !ok || p.draws(r.Spec, name)
+}
+
+// one finds a resource as it stands in the configuration, and the name of which one of it has that id.
+func one(l *ledger.Ledger, id uint64) (r ledger.Resource, name string, ok bool) {
+	if s, known := l.ResourceState(id); known && s.Of != 0 {
+		id, name = s.Of, s.Name
+	}
+	r, ok = l.Resource(id)
+	return r, name, ok
 }
 
 // draws reports whether a request of one of its teams could draw on a resource under a name; the empty one is what all
 // names share once there are too many.
-func (p permit) draws(r ledger.Resource, name string) bool {
-	if r.Spec.Scope == registry.ScopeDeployment {
-		return p.claims(r.Spec.Owner, name)
+func (p permit) draws(spec ledger.Spec, name string) bool {
+	if spec.Scope == registry.ScopeDeployment {
+		return p.claims(spec.Owner, name)
 	}
 	if p.all {
 		return true
 	}
-	switch r.Spec.Scope {
+	switch spec.Scope {
 	case registry.ScopeTeam, registry.ScopeRun, registry.ScopeEndUser:
-		return p.serves(r.Spec.Owner)
+		return p.serves(spec.Owner)
 	case registry.ScopeKey:
-		k, ok := p.m.Registry.Key(r.Spec.Owner)
+		k, ok := p.m.Registry.Key(spec.Owner)
 		return ok && p.serves(k.Team)
 	case registry.ScopeBusinessUnit:
 		return slices.ContainsFunc(p.teams, func(team string) bool {
 			t, ok := p.m.Registry.Team(team)
-			return ok && t.BusinessUnit == r.Spec.Owner
+			return ok && t.BusinessUnit == spec.Owner
 		})
 	case registry.ScopeOrg:
 		return len(p.teams) > 0
@@ -123,7 +132,7 @@ func (p permit) renew(r *quotav1.Renew) (passed *quotav1.Renew, foreign int) {
 
 func (p permit) forbids(n *quotav1.Need) bool {
 	r, ok := p.m.Ledger.Resource(n.GetResource())
-	return ok && !p.draws(r, n.GetName())
+	return ok && !p.draws(r.Spec, n.GetName())
 }
 
 func (p permit) has(incarnation uint64, c *quotav1.Counter) bool {
