@@ -295,7 +295,7 @@ func (p *player) renew(words, parts []string) {
 func (p *player) sayReply(r RenewReply) {
 	if r.Fenced || r.Refusal != RefusedNot {
 		p.say("seq %d%s%s", r.Seq, flagged(r.Fenced, " fenced"),
-			[...]string{"", " malformed", " stale", " full"}[r.Refusal])
+			[...]string{"", " malformed", " full"}[r.Refusal])
 		return
 	}
 	for _, a := range r.Asks {
