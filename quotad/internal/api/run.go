@@ -107,7 +107,7 @@ func namesOf(m *replica.Machine, team string) []*adminv1.TeamNames {
 			byTeam[r.Spec.Owner] = t
 		}
 		// A name that several resources know is one.
-		count := int64(len(m.Ledger.Children(r.ID)))
+		count := int64(r.Children)
 		if r.Spec.Scope == registry.ScopeRun {
 			t.Runs = max(t.GetRuns(), count)
 		} else {

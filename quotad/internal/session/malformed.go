@@ -50,7 +50,7 @@ func checkRenew(m *replica.Machine, r *quotav1.Renew) error {
 		if c.GetProviderLeft() < 0 {
 			return malformed("renew %d: counters[%d].provider_left: must not be negative", r.GetSeq(), i)
 		}
-		if res, _, ok := one(m.Ledger, c.GetResource()); ok && res.Spec.Each != ledger.EachClaimant {
+		if res, ok := m.Ledger.Resource(c.GetResource()); ok && res.Spec.Each != ledger.EachClaimant {
 			return malformed("renew %d: counters[%d].provider_left: resource %d is no pool", r.GetSeq(), i, c.GetResource())
 		}
 	}
@@ -65,7 +65,7 @@ func wrongName(m *replica.Machine, n *quotav1.Need) string {
 		return "must be visible ASCII, at most 128 bytes"
 	}
 	res, ok := m.Ledger.Resource(n.GetResource())
-	if !ok {
+	if !ok || res.Of != 0 { // asks go by the id in the snapshot: the ledger answers one by a child's as gone
 		return ""
 	}
 	switch res.Spec.Each {

@@ -37,17 +37,8 @@ func (p permit) serves(team string) bool { return p.all || slices.Contains(p.tea
 // uses reports whether a request of one of its teams could draw on a resource. One that the ledger does not know is
 // the ledger's to refuse.
 func (p permit) uses(resource uint64) bool {
-	r, name, ok := one(p.m.Ledger, resource)
-	return !ok || p.draws(r.Spec, name)
-}
-
-// one finds a resource as it stands in the configuration, and the name of which one of it has that id.
-func one(l *ledger.Ledger, id uint64) (r ledger.Resource, name string, ok bool) {
-	if s, known := l.ResourceState(id); known && s.Of != 0 {
-		id, name = s.Of, s.Name
-	}
-	r, ok = l.Resource(id)
-	return r, name, ok
+	r, ok := p.m.Ledger.Resource(resource)
+	return !ok || p.draws(r.Spec, r.Name)
 }
 
 // draws reports whether a request of one of its teams could draw on a resource under a name; the empty one is what all
