@@ -32,6 +32,8 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	case "spend":
 		childSpends(os.Getenv(dirEnv))
+	case "close":
+		childCloses(os.Getenv(dirEnv))
 	case "full":
 		childOnFullDisk(os.Getenv(dirEnv))
 	}
@@ -79,10 +81,10 @@ func childSpends(dir string) {
 	for i := 0; ; i++ {
 		if i >= len(holds) {
 			used := int64(100 + i%7)
-			c.Settle(holds[i%len(holds)], []Need{{1, 1}, {3, used}})
+			c.Settle(holds[i%len(holds)], []Need{need(1, 1), need(3, used)})
 			fmt.Fprintln(os.Stdout, "s", i-len(holds), used)
 		}
-		h, v := c.Acquire(nil, Share, []Need{{1, 1}, {3, 1000}}, []byte(strconv.Itoa(i)))
+		h, v := c.Acquire(nil, Share, []Need{need(1, 1), need(3, 1000)}, []byte(strconv.Itoa(i)))
 		if !v.OK {
 			fmt.Fprintf(os.Stdout, "fault %+v\n", v)
 			return
@@ -141,7 +143,7 @@ func TestKill9(t *testing.T) {
 			lost := map[string]bool{}
 			for _, l := range c.Predecessor() {
 				lost[string(l.Note)] = true
-				if len(l.Needs) != 2 || l.Needs[1] != (Need{3, 1000}) {
+				if len(l.Needs) != 2 || l.Needs[1] != (need(3, 1000)) {
 					t.Fatalf("lost %+v", l)
 				}
 			}
@@ -174,6 +176,77 @@ func TestKill9(t *testing.T) {
 	}
 }
 
+// childCloses spends of a run for ever, seven at a time, and closes its counter after every five: "s" and "c".
+func childCloses(dir string) {
+	c, err := New(Config{Dir: dir, SegmentBytes: segmentBytesMin}, zap.NewNop())
+	if err != nil {
+		fmt.Fprintln(os.Stdout, "fault", err)
+		return
+	}
+	rich(c)
+	c.Configure([]*quotav1.Resource{runOf(runID, 1_000_000_000)})
+	begin := func() *counter {
+		r := c.m.one(c.m.resources[runID], "r1")
+		r.current = c.m.addCounter(r, counterKey{1001, 0})
+		r.current.granted = 1 << 40
+		return r.current
+	}
+	for run := begin(); ; run = begin() {
+		for range 5 {
+			h, v := c.Acquire(nil, Share, []Need{named(runID, "r1", 100)}, nil)
+			if !v.OK {
+				fmt.Fprintf(os.Stdout, "fault %+v\n", v)
+				return
+			}
+			c.Settle(h, []Need{need(runID, 7)})
+			fmt.Fprintln(os.Stdout, "s")
+		}
+		c.m.close(run)
+		c.m.dropCounter(run)
+		c.m.forgetGone()
+		fmt.Fprintln(os.Stdout, "c")
+	}
+}
+
+// TestKill9BesideAClose: what a closed counter had spent is not said of the one that began after it.
+func TestKill9BesideAClose(t *testing.T) {
+	for _, steps := range []int{4, 6, 11, 500, 1500} {
+		t.Run(strconv.Itoa(steps), func(t *testing.T) {
+			dir := t.TempDir()
+			cmd, out := child(t, "close", dir)
+			lines := bufio.NewScanner(out)
+			settled := int64(0)
+			for n := 1; lines.Scan(); n++ {
+				switch lines.Text() {
+				case "s":
+					settled++
+				case "c":
+					settled = 0
+				default:
+					t.Fatal(lines.Text())
+				}
+				if n == steps {
+					if err := cmd.Process.Kill(); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			_ = cmd.Wait() // killed
+			f := open(t, dir).m.finals[0].msg
+			got := int64(0)
+			for _, k := range f.Counters {
+				if k.Resource == 1001 {
+					got = k.Spent
+				}
+			}
+			// It may have been in the next step: a reservation, its settle, or the close.
+			if want := 7 * settled; !f.Proven || got != want && got != want+7 && got != want+100 && (got != 0 || settled != 5) {
+				t.Fatalf("proven %v, spent %d, want %d", f.Proven, got, want)
+			}
+		})
+	}
+}
+
 func TestLostAcrossTwoDeaths(t *testing.T) {
 	dir := t.TempDir()
 	spend := func(done bool) uint64 {
@@ -187,7 +260,7 @@ func TestLostAcrossTwoDeaths(t *testing.T) {
 			}
 		}
 		rich(c)
-		c.Acquire(nil, Share, []Need{{3, 10}}, []byte("n"))
+		c.Acquire(nil, Share, []Need{need(3, 10)}, []byte("n"))
 		if err := c.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -240,7 +313,7 @@ func childOnFullDisk(dir string) {
 		return
 	}
 	rich(c)
-	h, v := c.Acquire(nil, Share, []Need{{3, 10}}, []byte("n"))
+	h, v := c.Acquire(nil, Share, []Need{need(3, 10)}, []byte("n"))
 	c.Settle(h, nil)
 	s := c.Stats()
 	fmt.Fprintln(os.Stdout, v.OK, s.Journal.OK, s.PendingFinals, strings.Contains(s.Journal.Why, "allocate"))
@@ -288,7 +361,7 @@ func TestNoDirectory(t *testing.T) {
 	if s := c.Stats(); s.Journal.OK || s.Journal.Why == "" {
 		t.Fatalf("got %+v", s.Journal)
 	}
-	if _, v := c.Acquire(nil, Share, []Need{{3, 10}}, []byte("n")); !v.OK {
+	if _, v := c.Acquire(nil, Share, []Need{need(3, 10)}, []byte("n")); !v.OK {
 		t.Fatalf("got %+v", v)
 	}
 }
@@ -304,11 +377,11 @@ func TestFileCutUnderTheMapping(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	h, v := c.Acquire(nil, Share, []Need{{3, 10}}, []byte("n"))
+	h, v := c.Acquire(nil, Share, []Need{need(3, 10)}, []byte("n"))
 	if !v.OK {
 		t.Fatalf("got %+v", v)
 	}
-	c.Settle(h, []Need{{3, 7}})
+	c.Settle(h, []Need{need(3, 7)})
 	if s := c.Stats(); s.Journal.OK || s.Journal.Why != "memory fault" || s.Counters[1].Spent != 7 {
 		t.Fatalf("got %+v", s)
 	}
@@ -334,7 +407,7 @@ func TestRolledBackOrCopied(t *testing.T) {
 		}
 	}
 	rich(c) // another renew
-	c.Acquire(nil, Share, []Need{{3, 10}}, nil)
+	c.Acquire(nil, Share, []Need{need(3, 10)}, nil)
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
