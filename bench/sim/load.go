@@ -279,7 +279,7 @@ const patience = 4 * time.Second
 // comesAgain has such a caller come again when it was told to. It has one wish, however often it comes.
 func (p *process) comesAgain(r *request, v lease.Verdict) bool {
 	w := p.s.w
-	modest := w.plan.modest && (w.plan.pool > 0 && r.team == 0 || w.plan.pool == 0 && p.s == w.sidecars[0])
+	modest := p.s.modest() || w.plan.modest && w.plan.pool > 0 && r.team == 0
 	if !w.load.saturated || !modest || v.Reason != lease.Throttled || w.now+v.RetryAfter-r.since > patience {
 		return false
 	}

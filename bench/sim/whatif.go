@@ -73,8 +73,8 @@ type TenantCourse struct {
 }
 
 const (
-	slots       = 60 // of a scenario
-	comeAgain   = 4 * time.Second
+	slots       = 60               // of a scenario
+	comeAgain   = 15 * time.Second // callers that are refused, until they give up
 	attemptMost = 3
 	retryLeast  = 100 * time.Millisecond
 )

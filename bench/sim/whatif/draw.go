@@ -37,7 +37,7 @@ th:first-child, td:first-child { text-align: left } svg { width: 100%%; height: 
 func (o *Outcome) Draw(out io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, head, html.EscapeString(o.File.Name))
-	fmt.Fprintf(&b, "<h1>%s</h1><p>%v, %d sidecars. Callers that are refused come again for four seconds.</p>\n",
+	fmt.Fprintf(&b, "<h1>%s</h1><p>%v, %d sidecars. Callers that are refused come again for 15 s.</p>\n",
 		html.EscapeString(o.File.Name), o.File.Scenario.Lasts, o.File.Scenario.Sidecars)
 	rows := o.Rows()
 	o.table(&b, rows)
