@@ -120,7 +120,7 @@ func (m *Machine) change(index uint64, c *raftlogv1.Change) registry.Result {
 	if refusal != nil {
 		return registry.Result{Version: m.Registry.Version(), Refusal: refusal}
 	}
-	specs, fair := next.Specs(), ledger.Fairness{}
+	specs, fair := next.Specs(), next.Fairness()
 	if err := m.Ledger.CheckDefine(index, specs, fair); err != nil {
 		return registry.Result{Version: m.Registry.Version(), Refusal: &registry.Refusal{
 			Reason: registry.ReasonTooMany, Problems: []registry.Problem{{What: err.Error()}},
