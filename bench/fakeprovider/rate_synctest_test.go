@@ -57,11 +57,11 @@ func TestLimits(t *testing.T) {
 		want(chat(`,"max_tokens":246`), 429, map[string]string{
 			"x-ratelimit-remaining-requests": "1", "x-ratelimit-remaining-tokens": "196", "retry-after": "5", "retry-after-ms": "5000",
 		})
-		time.Sleep(5 * time.Second)
+		<-time.After(5 * time.Second)
 		want(chat(`,"max_tokens":246,"stream":true`), 200, map[string]string{
 			"x-ratelimit-remaining-requests": "0", "x-ratelimit-remaining-tokens": "0",
 		})
-		time.Sleep(5 * time.Second)
+		<-time.After(5 * time.Second)
 		want(chat(``), 429, map[string]string{"x-ratelimit-remaining-tokens": "50", "retry-after-ms": "10000"})
 		want(chat(`,"max_tokens":601`), 429, nil) // larger than the whole
 
@@ -76,7 +76,7 @@ func TestLimits(t *testing.T) {
 		want(message("[[tokens=40]]"), 200, map[string]string{"anthropic-ratelimit-output-tokens-remaining": "10"})
 		// 30 too many: at one a second the first token is back after 31 seconds.
 		want(message(""), 429, map[string]string{"anthropic-ratelimit-output-tokens-remaining": "0", "retry-after": "31"})
-		time.Sleep(31 * time.Second)
+		<-time.After(31 * time.Second)
 		want(message("[[tokens=1]]"), 200, nil)
 
 		w := s.Witness(0)

@@ -11,7 +11,8 @@ const (
 	InputTokens
 	OutputTokens
 	TotalTokens
-	Money // nano-dollars a month
+	Money // nano-dollars a month, or in one run
+	Calls // requests in one run: a cap that never comes back
 )
 
 // String is the kind in a resource's name, empty for one that is not known.
@@ -27,17 +28,37 @@ func (k Kind) String() string {
 		return "tokens_per_minute"
 	case Money:
 		return "budget"
+	case Calls:
+		return "calls"
 	}
 	return ""
 }
 
+// Each says whether a resource is one thing or one for each name; the numbers are those of quota.v1.Each.
+type Each uint8
+
+// The ways.
+const (
+	Whole        Each = iota
+	EachName          // one for each name, with the resource's limit: end users, runs
+	EachClaimant      // a pool: the names share the limit
+)
+
+// The scopes whose resources are one for each name.
+const (
+	ScopeEndUser    = "end_user"
+	ScopeRun        = "run"
+	ScopeDeployment = "deployment"
+)
+
 // Resource is one limited thing in one scope.
 type Resource struct {
 	ID           uint64
-	Scope        string // key, team, business_unit, org
-	Owner        string
+	Scope        string // key, team, business_unit, org, end_user, run or deployment
+	Owner        string // of end users and runs the team
 	Kind         Kind
-	Limit        int64 // a minute, or the cap of the period in nano-dollars
+	Each         Each
+	Limit        int64 // a minute, or the cap of the period or run, in nano-dollars or calls
 	Burst        int64
 	PeriodEndsAt time.Time // money: when the month turns; zero while no period is open
 	Hard         bool      // money: refuse when spent
@@ -50,6 +71,9 @@ func (r *Resource) Name() string {
 	}
 	return r.Scope
 }
+
+// Priorities are the classes of requests, the lowest first: a batch waits first.
+var Priorities = [...]string{"batch", "standard", "interactive"}
 
 // Outage is what a key does while quotad is away; the numbers are those of quota.v1.Outage.
 type Outage uint8
@@ -71,6 +95,7 @@ type Principal struct {
 	ExpiresAt        time.Time       // zero: never
 	Revoked          bool
 	Outage           Outage
+	Priority         string // one of Priorities
 	MaxDataClass     string
 	DefaultDataClass string
 	Account          string
