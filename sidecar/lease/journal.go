@@ -38,7 +38,7 @@ type segment struct {
 }
 
 const (
-	journalMagic   = 0x314c4a4543554c53 // "SLUCEJL1"
+	journalMagic   = 0x324c4a4543554c53 // "SLUCEJL2"
 	headerBytes    = 128
 	headerSummed   = 48 // magic, generation, incarnation, inode, boot id
 	tailAt         = 64

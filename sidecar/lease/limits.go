@@ -4,8 +4,9 @@ import "time"
 
 // Every bound of the package. Times are nanoseconds where they meet the machine's clock.
 const (
-	// MaxNeeds is how many resources one request may draw on. More is a BUG panic.
-	MaxNeeds = 12
+	// MaxNeeds is how many resources one request may draw on. More is a BUG panic. Key, team, unit and organization have
+	// five each, an end user, a run and a pool have four at most.
+	MaxNeeds = 32
 	// MaxNoteBytes is how long a reservation's note may be. More is a BUG panic.
 	MaxNoteBytes = 272
 	// maxAsksPerRenew bounds a message; further requests wait for the next one.

@@ -439,7 +439,7 @@ func (h *hold) find(resource uint64) *heldNeed {
 
 // Remaining is what is left of a resource to all, its limit, and for a bucket the time until it is full. ok is false
 // when quotad has said nothing about it yet. endsMS is when a budget's period ends, Unix milliseconds.
-func (m *Machine) Remaining(id uint64) (left, limit int64, full time.Duration, endsMS int64, ok bool) {
+func (m *Machine) Remaining(id uint64, name string) (left, limit int64, full time.Duration, endsMS int64, ok bool) {
 	r := m.resources[id]
 	if r == nil || !r.known || r.current == nil || !r.current.stated {
 		return 0, 0, 0, 0, false
@@ -450,6 +450,9 @@ func (m *Machine) Remaining(id uint64) (left, limit int64, full time.Duration, e
 	}
 	return left, r.limit, time.Duration(refillMS(r.burst-left, r.limit)) * time.Millisecond, 0, true
 }
+
+// ProviderLeft takes the provider's word on what is left of a pool.
+func (m *Machine) ProviderLeft(now int64, resource uint64, left int64) {}
 
 // Final is what a successor that finds a perfect journal would report of this process if it died now.
 func (m *Machine) Final(proven bool) *quotav1.FileFinal {

@@ -112,9 +112,9 @@ func TestMachineConserves(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"request": func(t *rapid.T) {
 				needs := []Need{
-					{1, 1},
-					{2, rapid.Int64Range(0, 4000).Draw(t, "tokens")},
-					{3, rapid.Int64Range(0, 50_000).Draw(t, "money")},
+					need(1, 1),
+					need(2, rapid.Int64Range(0, 4000).Draw(t, "tokens")),
+					need(3, rapid.Int64Range(0, 50_000).Draw(t, "money")),
 				}
 				balances := map[*counter]int64{}
 				for _, c := range m.counters {
@@ -154,7 +154,7 @@ func TestMachineConserves(t *testing.T) {
 				i := rapid.IntRange(0, len(holds)-1).Draw(t, "which")
 				s := holds[i]
 				holds = append(holds[:i], holds[i+1:]...)
-				used := []Need{{1, 1}, {2, s.needs[1].Amount / 2}, {3, s.needs[2].Amount * 5 / 4}}
+				used := []Need{need(1, 1), need(2, s.needs[1].Amount / 2), need(3, s.needs[2].Amount * 5 / 4)}
 				if n := s.h.h.find(3); n != nil && n.counter != nil && !n.counter.gone {
 					spent[incarnation] += used[2].Amount
 				}

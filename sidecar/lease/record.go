@@ -11,11 +11,11 @@ import (
 var le = binary.LittleEndian
 
 // recordBytes is what h takes as a record. It does not change while h is open.
-func (h *hold) recordBytes() int { return recordOverhead + 8 + 1 + len(h.note) + 1 + h.n*needBytes }
+func (h *hold) recordBytes() int { return recordOverhead + 8 + 2 + len(h.note) + 1 + h.n*needBytes }
 
 func (h *hold) appendTo(b []byte) []byte {
 	b = le.AppendUint64(b, h.id)
-	b = append(b, byte(len(h.note)))
+	b = le.AppendUint16(b, uint16(len(h.note)))
 	b = append(b, h.note...)
 	b = append(b, byte(h.n))
 	for i := range h.n {
