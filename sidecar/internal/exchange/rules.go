@@ -1,6 +1,9 @@
 package exchange
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // Kind is what a resource counts; the numbers are those of quota.v1.Kind.
 type Kind uint8
@@ -74,6 +77,17 @@ func (r *Resource) Name() string {
 
 // Priorities are the classes of requests, the lowest first: a batch waits first.
 var Priorities = [...]string{"batch", "standard", "interactive"}
+
+// Most is the largest need of it that can ever be met.
+func (r *Resource) Most() int64 {
+	switch {
+	case r.Kind == Money && r.Each == Whole:
+		return math.MaxInt64 // a soft one lets all pass, and of a hard one quotad knows best
+	case r.Kind == Money, r.Kind == Calls:
+		return r.Limit
+	}
+	return r.Burst
+}
 
 // Outage is what a key does while quotad is away; the numbers are those of quota.v1.Outage.
 type Outage uint8
