@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -94,6 +95,8 @@ type rig struct {
 	ledger *ledger
 	counts *prometheus.Registry
 	key    string
+	snap   *quotav1.Snapshot
+	began  time.Time
 }
 
 // newRig serves alias chat from the providers, in their order. change may alter the snapshot first.
@@ -127,7 +130,7 @@ func newRig(t *testing.T, providers []*provider, change func(*quotav1.Snapshot))
 	if change != nil {
 		change(snap)
 	}
-	r := &rig{t: t, events: t.TempDir(), counts: prometheus.NewRegistry(), key: appKey}
+	r := &rig{t: t, events: t.TempDir(), counts: prometheus.NewRegistry(), key: appKey, snap: snap, began: time.Now()}
 	log := zap.NewNop()
 	store := policy.NewStore("")
 	rules, err := policy.Compile(snap)
@@ -233,7 +236,17 @@ func (r *rig) attempts() []gjson.Result {
 	return out
 }
 
-// metric is a counter without labels.
+// eventually polls until something is so. The bound ends a hung test, it judges nothing.
+func (r *rig) eventually(what string, so func() bool) {
+	r.t.Helper()
+	for end := time.Now().Add(time.Minute); !so(); runtime.Gosched() {
+		if time.Now().After(end) {
+			r.t.Fatalf("never happened: %s", what)
+		}
+	}
+}
+
+// metric is a counter, of the labels that come first.
 func (r *rig) metric(name string) float64 {
 	r.t.Helper()
 	families, err := r.counts.Gather()

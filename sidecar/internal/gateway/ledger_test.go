@@ -100,6 +100,14 @@ func (l *ledger) names(resource uint64) (out []string) {
 	return out
 }
 
+// word is what a provider was last heard to say of a pool.
+func (l *ledger) word(pool uint64) (left int64, said bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	left, said = l.said[pool]
+	return left, said
+}
+
 // Send implements lease.Sender.
 func (l *ledger) Send(m *quotav1.SessionRequest) bool {
 	if r := m.GetRenew(); r != nil {
