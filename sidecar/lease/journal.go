@@ -56,6 +56,7 @@ const (
 	recordStandby  = 6
 	recordFinal    = 7
 	recordFiled    = 8
+	recordForget   = 9
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

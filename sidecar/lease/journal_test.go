@@ -100,9 +100,14 @@ func compareFinal(m *Machine, p *past) error {
 			got[counterKey{c.Resource, c.Period}] = c.Spent
 		}
 		for _, c := range m.Final(true).Counters {
-			if k := (counterKey{c.Resource, c.Period}); got[k] != c.Spent {
+			k := counterKey{c.Resource, c.Period}
+			if got[k] != c.Spent {
 				return fmt.Errorf("%v: spent %d in the journal, %d in truth", k, got[k], c.Spent)
 			}
+			delete(got, k)
+		}
+		for k := range got {
+			return fmt.Errorf("%v: in the journal and not in truth", k)
 		}
 	}
 	if p.until != m.standbyUntil || len(p.shares) != len(m.shares) {

@@ -246,8 +246,8 @@ func TestRefusedHere(t *testing.T) {
 	}{
 		"unknown resource":  {Unavailable, need(99, 1)},
 		"above the burst":   {TooLarge, need(1, 61)},
-		"above any number":  {TooLarge, need(moneyID, 1 << 60)},
-		"largest int there": {TooLarge, need(tokensID, 1<<63 - 1)},
+		"above any number":  {TooLarge, need(moneyID, 1<<60)},
+		"largest int there": {TooLarge, need(tokensID, 1<<63-1)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBed(t)

@@ -92,6 +92,8 @@ func (p *past) apply(kind byte, b []byte) bool {
 		for len(d.b) > 0 && !d.bad {
 			p.spend(d.u64(), d.u32(), int64(d.u64()))
 		}
+	case recordForget:
+		p.forget(counterKey{d.u64(), d.u32()})
 	case recordRenew:
 		p.seq = d.u64()
 	case recordShares:
@@ -124,6 +126,18 @@ func (p *past) spend(resource uint64, period uint32, amount int64) {
 		p.totals[key] = c
 	}
 	c.Spent += amount
+}
+
+// forget ends a counter. What runs on it settles to nobody.
+func (p *past) forget(key counterKey) {
+	delete(p.totals, key)
+	for _, h := range p.holds {
+		for i := range h.needs {
+			if n := &h.needs[i]; n.resource == key.resource && n.period == key.period {
+				n.period = uncharged
+			}
+		}
+	}
 }
 
 // lost are the reservations without a settle, oldest first.
