@@ -80,13 +80,6 @@ func (l *ledger) give(resource uint64, name string, n int64) {
 	l.book(resource, name).purse.free += n
 }
 
-// left is what nobody has.
-func (l *ledger) left(resource uint64, name string) int64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.book(resource, name).purse.free
-}
-
 // names are those of a resource that were asked for.
 func (l *ledger) names(resource uint64) (out []string) {
 	l.mu.Lock()

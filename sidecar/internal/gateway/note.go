@@ -34,7 +34,6 @@ func (f *flow) note() []byte {
 	return b
 }
 
-// Of a reservation of rented limits, there is no event: it and the error are nil.
 // HasRow says whether a reservation with this note has a usage row.
 func HasRow(note []byte) bool { return !bytes.Equal(note, rentedNote) }
 

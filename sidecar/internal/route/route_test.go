@@ -110,6 +110,19 @@ func TestOrderFollowsPriorityThenWeight(t *testing.T) {
 	}
 }
 
+// TestRoom: within a priority who has room comes first, whatever the weights; a priority without room stays before the
+// next one.
+func TestRoom(t *testing.T) {
+	r := New()
+	full := func(d *exchange.Deployment) bool { return d.ID != "a" && d.ID != "c" }
+	for range 100 {
+		o, _ := r.Order(start, []exchange.Target{target("a", 1, 1_000), target("b", 1, 1), target("c", 2, 1), target("d", 3, 1)}, full)
+		if ids(o) != "bacd" {
+			t.Fatal(ids(o))
+		}
+	}
+}
+
 func TestBreaker(t *testing.T) {
 	r := New()
 	c := []exchange.Target{target("a", 1, 1)}
