@@ -32,6 +32,8 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	case "spend":
 		childSpends(os.Getenv(dirEnv))
+	case "close":
+		childCloses(os.Getenv(dirEnv))
 	case "full":
 		childOnFullDisk(os.Getenv(dirEnv))
 	}
@@ -169,6 +171,77 @@ func TestKill9(t *testing.T) {
 			}
 			if c.m.shares[1] != 600 || c.m.standbyUntil == 0 {
 				t.Fatal("the standing share was not inherited")
+			}
+		})
+	}
+}
+
+// childCloses spends of a run for ever, seven at a time, and closes its counter after every five: "s" and "c".
+func childCloses(dir string) {
+	c, err := New(Config{Dir: dir, SegmentBytes: segmentBytesMin}, zap.NewNop())
+	if err != nil {
+		fmt.Fprintln(os.Stdout, "fault", err)
+		return
+	}
+	rich(c)
+	c.Configure([]*quotav1.Resource{runOf(runID, 1_000_000_000)})
+	begin := func() *counter {
+		r := c.m.one(c.m.resources[runID], "r1")
+		r.current = c.m.addCounter(r, counterKey{1001, 0})
+		r.current.granted = 1 << 40
+		return r.current
+	}
+	for run := begin(); ; run = begin() {
+		for range 5 {
+			h, v := c.Acquire(nil, Share, []Need{named(runID, "r1", 100)}, nil)
+			if !v.OK {
+				fmt.Fprintf(os.Stdout, "fault %+v\n", v)
+				return
+			}
+			c.Settle(h, []Need{need(runID, 7)})
+			fmt.Fprintln(os.Stdout, "s")
+		}
+		c.m.close(run)
+		c.m.dropCounter(run)
+		c.m.forgetGone()
+		fmt.Fprintln(os.Stdout, "c")
+	}
+}
+
+// TestKill9BesideAClose: what a closed counter had spent is not said of the one that began after it.
+func TestKill9BesideAClose(t *testing.T) {
+	for _, steps := range []int{4, 6, 11, 500, 1500} {
+		t.Run(strconv.Itoa(steps), func(t *testing.T) {
+			dir := t.TempDir()
+			cmd, out := child(t, "close", dir)
+			lines := bufio.NewScanner(out)
+			settled := int64(0)
+			for n := 1; lines.Scan(); n++ {
+				switch lines.Text() {
+				case "s":
+					settled++
+				case "c":
+					settled = 0
+				default:
+					t.Fatal(lines.Text())
+				}
+				if n == steps {
+					if err := cmd.Process.Kill(); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			_ = cmd.Wait() // killed
+			f := open(t, dir).m.finals[0].msg
+			got := int64(0)
+			for _, k := range f.Counters {
+				if k.Resource == 1001 {
+					got = k.Spent
+				}
+			}
+			// It may have been in the next step: a reservation, its settle, or the close.
+			if want := 7 * settled; !f.Proven || got != want && got != want+7 && got != want+100 && (got != 0 || settled != 5) {
+				t.Fatalf("proven %v, spent %d, want %d", f.Proven, got, want)
 			}
 		})
 	}
