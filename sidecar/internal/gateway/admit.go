@@ -148,6 +148,8 @@ func (g *Gateway) exposed(f *flow, overrun exchange.NanoUSD) bool {
 // the alias's default, which the provider is then told.
 func (f *flow) outputCap() int64 {
 	switch {
+	case f.req.Operation == exchange.Embeddings:
+		return 0
 	case f.req.MaxOutput == 0:
 		return f.req.DefaultOutput
 	case f.req.Thinking > 0:

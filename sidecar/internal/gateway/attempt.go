@@ -164,7 +164,7 @@ func (g *Gateway) try(f *flow, d *exchange.Deployment, call adapter.Call) *excha
 			u = g.known(f, u, delivered)
 			return g.annotate(dst, f, d, number, u), u
 		})
-	g.hear(d, ans, start)
+	g.hear(d, ans, failure, start)
 	if failure != nil {
 		g.countFailed(f, ans, failure)
 		g.Route.Report(time.Now(), d.ID, failure)

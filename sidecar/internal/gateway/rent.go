@@ -153,8 +153,9 @@ func (g *Gateway) handBack(f *flow) {
 	}
 }
 
-// hear passes on what the provider says is left of its limits. It said so when it took the request.
-func (g *Gateway) hear(d *exchange.Deployment, ans *relay.Answer, sent time.Time) {
+// hear passes on what the provider says is left of its limits. It said so when it took the request. One that refuses for
+// its limits, and does not say which, has nothing left.
+func (g *Gateway) hear(d *exchange.Deployment, ans *relay.Answer, failure *exchange.Failure, sent time.Time) {
 	if ans.Malformed > 0 {
 		g.Metrics.MalformedLefts.WithLabelValues(d.ID).Add(float64(ans.Malformed))
 	}
@@ -163,6 +164,11 @@ func (g *Gateway) hear(d *exchange.Deployment, ans *relay.Answer, sent time.Time
 			if p.Kind == l.Kind {
 				g.Lease.ProviderLeft(p.ID, l.After(time.Since(sent)))
 			}
+		}
+	}
+	if len(ans.Lefts) == 0 && failure != nil && failure.Kind == exchange.FailRateLimited && !failure.Final {
+		for _, p := range d.Pools {
+			g.Lease.ProviderLeft(p.ID, 0)
 		}
 	}
 }

@@ -111,6 +111,19 @@ func TestWhatProvidersCount(t *testing.T) {
 			r.settled()
 		})
 	}
+	t.Run("embeddings have no output", func(t *testing.T) {
+		p := &provider{id: "a", answer: func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, `{"object":"list","data":[{"object":"embedding","index":0,"embedding":[0.5]}],"model":"m","usage":{"prompt_tokens":2,"total_tokens":2}}`)
+		}}
+		r := newRig(t, []*provider{p}, pooled(0, plenty))
+		if a := r.send("POST", "/v1/embeddings", `{"model":"chat","input":"hi"}`); a.status != 200 {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+		if got := r.used(0, "standard/red"); got != ([4]int64{1, 2, 0, 2}) {
+			t.Errorf("counted %v", got)
+		}
+		r.settled()
+	})
 	t.Run("nobody there is nothing", func(t *testing.T) {
 		p := &provider{id: "a", answer: fine, change: func(d *quotav1.Deployment) { d.BaseUrl = "http://127.0.0.1:1/v1" }}
 		r := newRig(t, []*provider{p}, pooled(0, plenty))
@@ -259,9 +272,10 @@ func TestProviderSaysWhatIsLeft(t *testing.T) {
 		want    map[exchange.Kind]int64
 		bad     float64
 	}{
-		"an answer": {"openai", telling(fine, openAI...), hello, map[exchange.Kind]int64{exchange.Requests: 41, exchange.TotalTokens: 4_100}, 0},
-		"a stream":  {"openai", telling(streaming, openAI...), with(`"stream":true`), map[exchange.Kind]int64{exchange.Requests: 41, exchange.TotalTokens: 4_100}, 0},
-		"a refusal": {"openai", telling(failing(429), "x-ratelimit-remaining-requests", "0"), hello, map[exchange.Kind]int64{exchange.Requests: 0}, 0},
+		"an answer":      {"openai", telling(fine, openAI...), hello, map[exchange.Kind]int64{exchange.Requests: 41, exchange.TotalTokens: 4_100}, 0},
+		"a stream":       {"openai", telling(streaming, openAI...), with(`"stream":true`), map[exchange.Kind]int64{exchange.Requests: 41, exchange.TotalTokens: 4_100}, 0},
+		"a refusal":      {"openai", telling(failing(429), "x-ratelimit-remaining-requests", "0"), hello, map[exchange.Kind]int64{exchange.Requests: 0}, 0},
+		"a bare refusal": {"openai", failing(429), hello, map[exchange.Kind]int64{exchange.Requests: 0, exchange.TotalTokens: 0}, 0},
 		"anthropic": {"anthropic", telling(claude, "anthropic-ratelimit-input-tokens-remaining", "900", "anthropic-ratelimit-output-tokens-remaining", "90"), hello,
 			map[exchange.Kind]int64{exchange.InputTokens: 900, exchange.OutputTokens: 90}, 0},
 		"nonsense": {"openai", telling(fine, "x-ratelimit-remaining-requests", "-3", "x-ratelimit-remaining-tokens", "few"), hello, nil, 2},
