@@ -45,7 +45,7 @@ func (w *world) load(group *sync.WaitGroup, end time.Time, callers int, m *membe
 					who.mu.Lock()
 					who.served++
 					who.mu.Unlock()
-				case a.code() != "upstream_rate_limited" || retryAfter(a) <= 0:
+				case a.code() != "upstream_rate_limited" && a.code() != "quota_unavailable" || retryAfter(a) <= 0:
 					w.t.Errorf("%d %s %v", a.status, a.body, a.err)
 					return
 				default:
@@ -108,6 +108,42 @@ func TestPoolOverTwoSidecars(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestPoolWithoutQuotad: sidecars that are cut off go on with their shares of what is rented, and the provider never has
+// to say no. Back with quotad all of it is used again.
+func TestPoolWithoutQuotad(t *testing.T) {
+	const limit, minutes = 600, 4
+	inWorld(t, 1, 2, sharing(provider, fmt.Sprintf("{ rpm: %d }", limit)), func(t *testing.T, w *world) {
+		w.limit(fakeprovider.Limits{Requests: limit})
+		team := &tenant{key: appKey, body: say("tokens=2", "")}
+		phase := func(length time.Duration) int {
+			var load sync.WaitGroup
+			end, before := time.Now().Add(length), team.got()
+			for _, m := range w.cars {
+				w.load(&load, end, 5, m, team)
+			}
+			load.Wait()
+			return team.got() - before
+		}
+		phase(time.Minute)
+		w.cutOff(w.cars...)
+		away := phase(minutes * time.Minute)
+		w.net.Heal()
+		for _, m := range w.cars {
+			w.connected(m)
+		}
+		phase(time.Minute)
+		back := phase(minutes * time.Minute)
+		t.Logf("%d served without quotad, %d with it, of %d", away, back, minutes*limit*9/10)
+		// Cut off, each has half; while its leases end and its share begins to flow a little is lost.
+		if most := minutes * limit * 9 / 10; away < most*85/100 || away > most || back < most*95/100 {
+			t.Error("too little, or more than is rented")
+		}
+		if n := w.fake.Witness(0).Totals.RateLimited; n != 0 {
+			t.Errorf("the provider refused %d", n)
+		}
+	})
 }
 
 // TestOthersAtTheProvider: somebody else uses half of a provider's limit. Its headers say so, and few requests run into

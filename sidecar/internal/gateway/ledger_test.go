@@ -14,6 +14,7 @@ import (
 type ledger struct {
 	client *lease.Client
 	calls  sync.WaitGroup
+	before func(*quotav1.Renew) // runs before a renew is applied; set before the first
 
 	mu        sync.Mutex
 	resources map[uint64]*quotav1.Resource
@@ -80,6 +81,13 @@ func (l *ledger) give(resource uint64, name string, n int64) {
 	l.book(resource, name).purse.free += n
 }
 
+// left is what nobody has.
+func (l *ledger) left(resource uint64, name string) int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.book(resource, name).purse.free
+}
+
 // names are those of a resource that were asked for.
 func (l *ledger) names(resource uint64) (out []string) {
 	l.mu.Lock()
@@ -104,7 +112,12 @@ func (l *ledger) word(pool uint64) (left int64, said bool) {
 // Send implements lease.Sender.
 func (l *ledger) Send(m *quotav1.SessionRequest) bool {
 	if r := m.GetRenew(); r != nil {
-		l.calls.Go(func() { l.client.HandleRenewReply(l.renew(r)) })
+		l.calls.Go(func() {
+			if l.before != nil {
+				l.before(r)
+			}
+			l.client.HandleRenewReply(l.renew(r))
+		})
 	}
 	return true
 }

@@ -177,7 +177,7 @@ func (g *Gateway) hear(d *exchange.Deployment, ans *relay.Answer, failure *excha
 func rentedOut(d *exchange.Deployment, pool *exchange.Resource, v lease.Verdict) *refusal {
 	if v.Reason != lease.Throttled || pool == nil {
 		no := unavailable(fmt.Sprintf("quotad is away and the share of the limit rented for deployment %q is used up", d.ID))
-		no.after = max(v.RetryAfter, time.Second)
+		no.after = max(v.RetryAfter, time.Millisecond) // as the share trickles
 		return no
 	}
 	return &refusal{

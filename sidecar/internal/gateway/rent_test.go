@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -306,6 +307,44 @@ func TestProviderSaysWhatIsLeft(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestCallerLeavesWhileItsPoolIsAsked: what was reserved is given back, and what quotad still grants too.
+func TestCallerLeavesWhileItsPoolIsAsked(t *testing.T) {
+	p := &provider{id: "a", answer: fine}
+	r := newRig(t, []*provider{p}, all(limited(100, 100_000, 50_000, allMoney), pooled(0, plenty)))
+	asked, goOn := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	r.ledger.before = func(renew *quotav1.Renew) {
+		for _, ask := range renew.GetAsks() {
+			if ask.GetNeeds()[0].GetResource() == poolOf(0, exchange.Requests) {
+				once.Do(func() { close(asked) })
+				<-goOn
+			}
+		}
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	go func() {
+		<-asked
+		leave()
+	}()
+	req, err := http.NewRequestWithContext(ctx, "POST", r.url+"/v1/chat/completions", strings.NewReader(hello))
+	r.must(err)
+	req.Header.Set("Authorization", "Bearer "+r.key)
+	if resp, err := http.DefaultClient.Do(req); err == nil {
+		_ = resp.Body.Close()
+		t.Fatal("answered")
+	}
+	r.eventually("it gives back what it holds", func() bool { return r.g.Lease.Stats().OpenHolds == 0 })
+	close(goOn)
+	r.eventually("quotad's grant goes back", func() bool {
+		r.g.Lease.Wake()
+		return r.ledger.left(poolOf(0, exchange.Requests), "standard/red") == plenty[exchange.Requests]
+	})
+	if p.calls.Load() != 0 || len(r.attempts()) != 0 {
+		t.Errorf("%d calls, %d events", p.calls.Load(), len(r.attempts()))
+	}
+	r.settled()
 }
 
 // TestEveryExitSettlesBoth: whatever becomes of a request, its reservation and that of its attempt are settled, once.
