@@ -25,42 +25,6 @@ func stillBroken(t *testing.T, p plan, seeds uint64, broken, why string) {
 	t.Errorf("%d seeds hold: if this is mended, move it to the scenarios", seeds)
 }
 
-func TestDiskRolledBackWhileCutOff(t *testing.T) {
-	p := calm(3, 1)
-	p.unseen = true
-	p.addBudget("org", "o", 400_000_000, true)
-	p.script = func(w *world) {
-		s := w.sidecars[0]
-		w.every(40*time.Second, func() {
-			s.link.cut = [2]bool{true, true}
-			s.p.breakWithin(time.Second)
-			w.after(9*time.Second, func() {
-				s.kill(rolledBack, 100*time.Millisecond)
-				s.link.cut = [2]bool{}
-			})
-		})
-	}
-	stillBroken(t, p, 10, checkNames[checkCovered], "a journal put back to a state since which no renew was applied is taken for the "+
-		"newest: what was spent after it is granted again")
-}
-
-func TestSharesOfARolledBackDisk(t *testing.T) {
-	p := calm(1, 1)
-	p.sameFile = true
-	p.script = func(w *world) {
-		s := w.sidecars[0]
-		for i := range 6 {
-			w.after(time.Duration(5+i)*time.Second, func() { w.join() })
-		}
-		w.after(20*time.Second, func() {
-			w.quotad.lose(60*time.Second, false, false)
-			s.disk.copies = s.disk.copies[:5]
-			s.kill(rolledBack, 100*time.Millisecond)
-		})
-	}
-	stillBroken(t, p, 10, checkNames[checkShares], "a successor inherits the larger shares that an old state of its file says")
-}
-
 func TestRefundsBesideAFullBucket(t *testing.T) {
 	p := calm(2, 1)
 	p.refundsLate = true

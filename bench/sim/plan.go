@@ -29,9 +29,8 @@ type plan struct {
 	lasts           [2]time.Duration // how long requests run, from and to
 	faultMean       time.Duration
 	mix             []fault      // of injected faults; none: none
-	sameFile        bool         // a disk that is rolled back keeps its inodes: nothing tells the old state by them
 	refundsLate     bool         // a window counts what is given back when it is, not where it was admitted
-	unseen          bool         // and back to a state with a seq that quotad has not seen surpassed
+	marked          bool         // only the mark tells a disk that was rolled back: quotad has seen no later seq
 	script          func(*world) // a scenario's own course of events; nil: none
 }
 

@@ -15,7 +15,7 @@ var benchNeeds = []Need{need(1, 1), need(3, 1000)}
 // benchClient has a journal on disk and all the balance it needs.
 func benchClient(b testing.TB) *Client {
 	b.Helper()
-	c, err := New(Config{Dir: b.TempDir()}, zap.NewNop())
+	c, err := New(Config{Dir: b.TempDir(), MarkDir: b.TempDir()}, zap.NewNop())
 	if err != nil {
 		b.Fatal(err)
 	}

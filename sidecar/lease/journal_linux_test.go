@@ -24,12 +24,13 @@ import (
 const (
 	childEnv = "LEASE_TEST_CHILD"
 	dirEnv   = "LEASE_TEST_DIR"
+	markEnv  = "LEASE_TEST_MARKS"
 )
 
 func TestMain(m *testing.M) {
 	switch os.Getenv(childEnv) {
 	case "":
-		os.Exit(m.Run())
+		os.Exit(runTests(m))
 	case "spend":
 		childSpends(os.Getenv(dirEnv))
 	case "close":
@@ -38,6 +39,26 @@ func TestMain(m *testing.M) {
 		childOnFullDisk(os.Getenv(dirEnv))
 	}
 	os.Exit(0)
+}
+
+// runTests keeps the marks of all tests in one place that goes with them.
+func runTests(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "lease-marks")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(dir) }() // a temporary directory
+	if err := os.Setenv(markEnv, dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+// onDisk is a client's configuration.
+func onDisk(dir string) Config {
+	return Config{Dir: dir, MarkDir: os.Getenv(markEnv), SegmentBytes: segmentBytesMin}
 }
 
 func child(t *testing.T, what, dir string) (*exec.Cmd, io.ReadCloser) {
@@ -57,7 +78,7 @@ func child(t *testing.T, what, dir string) (*exec.Cmd, io.ReadCloser) {
 
 func open(t *testing.T, dir string) *Client {
 	t.Helper()
-	c, err := New(Config{Dir: dir, SegmentBytes: segmentBytesMin}, zap.NewNop())
+	c, err := New(onDisk(dir), zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +92,7 @@ func open(t *testing.T, dir string) *Client {
 
 // childSpends reserves and settles for ever, and says so after each step: "r 5" or "s 5 105".
 func childSpends(dir string) {
-	c, err := New(Config{Dir: dir, SegmentBytes: segmentBytesMin}, zap.NewNop())
+	c, err := New(onDisk(dir), zap.NewNop())
 	if err != nil {
 		fmt.Fprintln(os.Stdout, "fault", err)
 		return
@@ -178,7 +199,7 @@ func TestKill9(t *testing.T) {
 
 // childCloses spends of a run for ever, seven at a time, and closes its counter after every five: "s" and "c".
 func childCloses(dir string) {
-	c, err := New(Config{Dir: dir, SegmentBytes: segmentBytesMin}, zap.NewNop())
+	c, err := New(onDisk(dir), zap.NewNop())
 	if err != nil {
 		fmt.Fprintln(os.Stdout, "fault", err)
 		return
@@ -250,7 +271,7 @@ func TestKill9BesideAClose(t *testing.T) {
 func TestLostAcrossTwoDeaths(t *testing.T) {
 	dir := t.TempDir()
 	spend := func(done bool) uint64 {
-		c, err := New(Config{Dir: dir, SegmentBytes: segmentBytesMin}, zap.NewNop())
+		c, err := New(onDisk(dir), zap.NewNop())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -289,7 +310,7 @@ func TestSecondProcessIsRefused(t *testing.T) {
 	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 		t.Fatal(err)
 	}
-	_, err := New(Config{Dir: dir}, zap.NewNop())
+	_, err := New(onDisk(dir), zap.NewNop())
 	if !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), dir) {
 		t.Fatalf("got %v, want ErrLocked and the directory", err)
 	}
@@ -307,7 +328,7 @@ func childOnFullDisk(dir string) {
 		fmt.Fprintln(os.Stdout, "fault", err)
 		return
 	}
-	c, err := New(Config{Dir: dir, SegmentBytes: segmentBytesMin}, zap.NewNop())
+	c, err := New(onDisk(dir), zap.NewNop())
 	if err != nil {
 		fmt.Fprintln(os.Stdout, "fault", err)
 		return
@@ -325,7 +346,7 @@ func TestFullDisk(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir, want := t.TempDir(), "true false 0 true"
 			if before {
-				c, err := New(Config{Dir: dir, SegmentBytes: segmentBytesMin}, zap.NewNop())
+				c, err := New(onDisk(dir), zap.NewNop())
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -395,7 +416,7 @@ func TestFileCutUnderTheMapping(t *testing.T) {
 func TestRolledBackOrCopied(t *testing.T) {
 	files := []string{"journal.0", "journal.1"}
 	dir, other := t.TempDir(), t.TempDir()
-	c, err := New(Config{Dir: dir, SegmentBytes: segmentBytesMin}, zap.NewNop())
+	c, err := New(onDisk(dir), zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
