@@ -14,9 +14,9 @@ import (
 type ledger struct {
 	client *lease.Client
 	calls  sync.WaitGroup
-	before func(*quotav1.Renew) // runs before a renew is applied; set before the first
 
 	mu        sync.Mutex
+	before    func(*quotav1.Renew) // runs before a renew is applied
 	resources map[uint64]*quotav1.Resource
 	books     map[uint64]*book // by resource, or by the id made for a name
 	said      map[uint64]int64 // the provider's word, by pool
@@ -113,8 +113,11 @@ func (l *ledger) word(pool uint64) (left int64, said bool) {
 func (l *ledger) Send(m *quotav1.SessionRequest) bool {
 	if r := m.GetRenew(); r != nil {
 		l.calls.Go(func() {
-			if l.before != nil {
-				l.before(r)
+			l.mu.Lock()
+			before := l.before
+			l.mu.Unlock()
+			if before != nil {
+				before(r)
 			}
 			l.client.HandleRenewReply(l.renew(r))
 		})

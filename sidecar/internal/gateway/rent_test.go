@@ -315,6 +315,7 @@ func TestCallerLeavesWhileItsPoolIsAsked(t *testing.T) {
 	r := newRig(t, []*provider{p}, all(limited(100, 100_000, 50_000, allMoney), pooled(0, plenty)))
 	asked, goOn := make(chan struct{}), make(chan struct{})
 	var once sync.Once
+	r.ledger.mu.Lock()
 	r.ledger.before = func(renew *quotav1.Renew) {
 		for _, ask := range renew.GetAsks() {
 			if ask.GetNeeds()[0].GetResource() == poolOf(0, exchange.Requests) {
@@ -323,6 +324,7 @@ func TestCallerLeavesWhileItsPoolIsAsked(t *testing.T) {
 			}
 		}
 	}
+	r.ledger.mu.Unlock()
 	ctx, leave := context.WithCancel(t.Context())
 	go func() {
 		<-asked
