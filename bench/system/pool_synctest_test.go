@@ -67,27 +67,31 @@ func (w *world) limit(l fakeprovider.Limits) {
 // TestPoolOverTwoSidecars: two teams that want more than a provider rents out get nearly all of it, over two sidecars,
 // and the provider never has to say no. Batch keeps its floor, and no more than what the others leave.
 func TestPoolOverTwoSidecars(t *testing.T) {
-	const minutes = 4
+	const minutes = 2
 	for name, c := range map[string]struct {
-		org    string
+		dialect, org string
+
 		limits fakeprovider.Limits
 		body   string
 		units  int // of the limit that a request takes
 		most   int // a minute: 90 percent of the limit
 	}{
-		"requests": {"{ rpm: 600 }", fakeprovider.Limits{Requests: 600}, say("tokens=2", ""), 1, 540},
-		"tokens":   {"{ tpm: 60000 }", fakeprovider.Limits{Tokens: 60_000}, say("tokens=2 first=500ms", `,"max_tokens":100`), 100, 54_000},
+		"requests": {"openai", "{ rpm: 600 }", fakeprovider.Limits{Requests: 600}, say("tokens=2", ""), 1, 540},
+		"tokens":   {"openai", "{ tpm: 60000 }", fakeprovider.Limits{Tokens: 60_000}, say("tokens=2 first=500ms", `,"max_tokens":100`), 100, 54_000},
+		// What is written counts, not the cap.
+		"output": {"anthropic", "{ output_tpm: 20000, input_tpm: 1000000 }", fakeprovider.Limits{OutputTokens: 20_000, InputTokens: 1_000_000},
+			say("tokens=20 first=500ms", `,"max_tokens":100`), 20, 18_000},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, 1, 2, sharing(provider, c.org), func(t *testing.T, w *world) {
+			inWorld(t, 1, 2, strings.ReplaceAll(sharing(provider, c.org), "provider: openai", "provider: "+c.dialect), func(t *testing.T, w *world) {
 				w.limit(c.limits)
 				interactive, batch := &tenant{key: appKey, body: c.body}, &tenant{key: batchKey, body: c.body}
 				var load sync.WaitGroup
 				// The bucket that has filled up meanwhile is not what is measured.
 				end := time.Now().Add((minutes + 1) * time.Minute)
 				for _, m := range w.cars {
-					w.load(&load, end, 8, m, interactive)
-					w.load(&load, end, 8, m, batch)
+					w.load(&load, end, 4, m, interactive)
+					w.load(&load, end, 4, m, batch)
 				}
 				w.pass(time.Minute)
 				before, beforeBatch := interactive.got()+batch.got(), batch.got()
@@ -113,7 +117,7 @@ func TestPoolOverTwoSidecars(t *testing.T) {
 // TestPoolWithoutQuotad: sidecars that are cut off go on with their shares of what is rented, and the provider never has
 // to say no. Back with quotad all of it is used again.
 func TestPoolWithoutQuotad(t *testing.T) {
-	const limit, minutes = 600, 4
+	const limit, minutes = 600, 3
 	inWorld(t, 1, 2, sharing(provider, fmt.Sprintf("{ rpm: %d }", limit)), func(t *testing.T, w *world) {
 		w.limit(fakeprovider.Limits{Requests: limit})
 		team := &tenant{key: appKey, body: say("tokens=2", "")}
@@ -150,15 +154,18 @@ func TestPoolWithoutQuotad(t *testing.T) {
 // it; when they have gone, all of the limit is used again.
 func TestOthersAtTheProvider(t *testing.T) {
 	const limit = 1_200 // a minute
-	for name, body := range map[string]string{"at once": say("tokens=2", ""), "after 3 s": say("tokens=2 first=3s", "")} {
+	for name, c := range map[string]struct {
+		body    string
+		callers int
+	}{"at once": {say("tokens=2", ""), 4}, "after 3 s": {say("tokens=2 first=3s", ""), 35}} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, 1, 2, sharing(provider, fmt.Sprintf("{ rpm: %d }", limit)), func(t *testing.T, w *world) {
 				w.limit(fakeprovider.Limits{Requests: limit})
-				ours := &tenant{key: appKey, body: body}
+				ours := &tenant{key: appKey, body: c.body}
 				var load, others sync.WaitGroup
 				start := time.Now()
 				for _, m := range w.cars {
-					w.load(&load, start.Add(6*time.Minute), 50, m, ours)
+					w.load(&load, start.Add(6*time.Minute), c.callers, m, ours)
 				}
 				theirs := strings.Replace(say("tokens=1", ""), `"chat"`, `"m1"`, 1)
 				others.Go(func() {

@@ -189,7 +189,7 @@ func (f *flow) appendNeeds(dst []lease.Need, input, output int64, cost exchange.
 // release gives an open reservation back: whole, unless the team pays for what failed attempts used.
 func (g *Gateway) release(f *flow) {
 	g.recordWasted(f)
-	g.handBack(f)
+	g.returnRented(f)
 	switch {
 	case !f.hold.Valid() || f.settled:
 	case f.wasted != exchange.Tokens{}:

@@ -166,7 +166,7 @@ func (g *Gateway) try(f *flow, d *exchange.Deployment, call adapter.Call) *excha
 		})
 	g.hear(d, ans, failure, start)
 	if failure != nil {
-		g.countFailed(f, ans, failure)
+		g.failRented(f, ans, failure)
 		g.Route.Report(time.Now(), d.ID, failure)
 		f.tried = append(f.tried, attempt{d.ID, failure.Kind, failure.Status, failure.Message})
 		g.failed(f, d, number, start, ans, failure)
@@ -312,7 +312,7 @@ type ended struct {
 func (g *Gateway) done(f *flow, e ended) {
 	g.recordWasted(f)
 	cost := g.event(f, e)
-	g.count(f, e.usage.Tokens)
+	g.settleRented(f, e.usage.Tokens)
 	g.settle(f, e.usage, cost)
 }
 

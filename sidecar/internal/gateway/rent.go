@@ -116,8 +116,8 @@ func (g *Gateway) roomFor(f *flow) func(*exchange.Deployment) bool {
 	}
 }
 
-// count settles what was rented with what the provider counts for the tokens.
-func (g *Gateway) count(f *flow, t exchange.Tokens) {
+// settleRented settles what was rented with what the provider counts for the tokens.
+func (g *Gateway) settleRented(f *flow, t exchange.Tokens) {
 	if f.rented.hold.Valid() {
 		var buf [lease.MaxNeeds]lease.Need
 		g.Lease.Settle(f.rented.hold, f.appendRented(buf[:0], f.rented.from, t))
@@ -125,12 +125,12 @@ func (g *Gateway) count(f *flow, t exchange.Tokens) {
 	}
 }
 
-// countFailed settles what was rented for an attempt that failed.
-func (g *Gateway) countFailed(f *flow, ans *relay.Answer, failure *exchange.Failure) {
+// failRented settles what was rented for an attempt that failed.
+func (g *Gateway) failRented(f *flow, ans *relay.Answer, failure *exchange.Failure) {
 	switch {
 	case !f.rented.hold.Valid():
 	case !ans.Sent, failure.Kind == exchange.FailRateLimited:
-		g.handBack(f)
+		g.returnRented(f)
 	case ans.Status >= 400 && ans.Status < 500: // refused as it came: a request, and no tokens
 		var needs []lease.Need
 		for _, p := range f.rented.from.Pools {
@@ -141,12 +141,12 @@ func (g *Gateway) countFailed(f *flow, ans *relay.Answer, failure *exchange.Fail
 		g.Lease.Settle(f.rented.hold, needs)
 		f.rented = rented{}
 	default: // nobody knows better than the reservation
-		g.count(f, f.rented.amount)
+		g.settleRented(f, f.rented.amount)
 	}
 }
 
-// handBack gives back what is rented: the provider has counted nothing.
-func (g *Gateway) handBack(f *flow) {
+// returnRented gives it all back: the provider has counted nothing.
+func (g *Gateway) returnRented(f *flow) {
 	if f.rented.hold.Valid() {
 		g.Lease.Settle(f.rented.hold, nil)
 		f.rented = rented{}
@@ -175,7 +175,10 @@ func (g *Gateway) hear(d *exchange.Deployment, ans *relay.Answer, failure *excha
 
 // rentedOut is the refusal when a rented limit is short. It is never named as a limit of the caller's.
 func rentedOut(d *exchange.Deployment, pool *exchange.Resource, v lease.Verdict) *refusal {
-	if v.Reason != lease.Throttled || pool == nil {
+	switch {
+	case pool != nil && v.Reason == lease.TooLarge:
+		return rentedTooSmall(d, pool, v.Needed)
+	case pool == nil || v.Reason != lease.Throttled:
 		no := unavailable(fmt.Sprintf("quotad is away and the share of the limit rented for deployment %q is used up", d.ID))
 		no.after = max(v.RetryAfter, time.Millisecond) // as the share trickles
 		return no
