@@ -406,8 +406,8 @@ func (c *Client) Close() error {
 		return nil
 	}
 	c.closed = true
-	if c.m.journal.ok() && c.m.allTold() {
-		c.m.journal.mark.forget()
+	if c.m.journal.ok() && c.m.untouched() {
+		c.m.journal.mark.forget() // there is nothing that an old state could hide
 	}
 	if err := c.closer(); err != nil {
 		return fmt.Errorf("close lease journal: %w", err)

@@ -13,7 +13,7 @@ type mark struct {
 	remove func()
 }
 
-// forget removes it: there is nothing that an old state could hide.
+// forget removes it.
 func (k *mark) forget() {
 	if k.remove != nil {
 		k.remove()

@@ -142,22 +142,25 @@ func TestMarkInASwitch(t *testing.T) {
 	}
 }
 
-func TestMarkGoesWithAnOrderlyEnd(t *testing.T) {
-	for _, left := range []bool{false, true} {
+// TestMarkOfAProcessThatWasServedStays: it goes only where there is nothing that an old state could hide. Also what left in
+// order had shares, which an old state would give to the next process.
+func TestMarkOfAProcessThatWasServedStays(t *testing.T) {
+	for _, served := range []bool{false, true} {
 		cfg := onDisk(t.TempDir())
 		cfg.MarkDir = t.TempDir()
 		c, err := New(cfg, zap.NewNop())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if left {
+		if served {
+			rich(c)
 			c.m.Leave()
 		}
 		if err := c.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if got := len(marks(t, cfg.MarkDir)) == 0; got != left {
-			t.Errorf("left %v: the mark is gone: %v", left, got)
+		if got := len(marks(t, cfg.MarkDir)) == 1; got != served {
+			t.Errorf("served %v: there is a mark: %v", served, got)
 		}
 	}
 }

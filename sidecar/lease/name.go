@@ -25,7 +25,7 @@ func (m *Machine) find(n *Need) *resource {
 	if one := m.names[nameKey{n.Resource, n.Name}]; one != nil {
 		return one
 	}
-	if n.Name != "" && len(m.named) >= maxNames && !m.evictName() {
+	if n.Name != "" && (len(m.counters) >= countersForNames || len(m.named) >= maxNames && !m.evictName()) {
 		return m.one(r, "") // that all share which have no room of their own
 	}
 	return m.one(r, n.Name)

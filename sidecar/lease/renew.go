@@ -81,16 +81,6 @@ func (m *Machine) Leave() {
 	m.queue = nil
 }
 
-// allTold reports whether quotad knows all that this process did, and its predecessors.
-func (m *Machine) allTold() bool {
-	for _, c := range m.counters {
-		if c.sent != (sentTotals{c.spent, c.returned}) {
-			return false
-		}
-	}
-	return m.leaving && m.inflight == nil && len(m.open) == 0 && len(m.finals) == 0
-}
-
 // Seq is the number of the newest renew.
 func (m *Machine) Seq() uint64 { return m.seq }
 
