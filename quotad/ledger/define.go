@@ -273,7 +273,7 @@ func (l *Ledger) updateBuckets(r *resource, spec Spec) {
 	was := *r.spec
 	buckets := []*resource{r}
 	if r.template() && !r.shared() {
-		buckets = r.kids
+		buckets = append(buckets, r.kids...)
 	}
 	for _, b := range buckets {
 		l.refill(b)
