@@ -352,3 +352,26 @@ func TestSharesOfARolledBackDisk(t *testing.T) {
 		done = false
 	})
 }
+
+// TestWhoWantsLessThanItsPartGetsIt: in saturation all of a bucket may go by asks, in the order in which they come; who
+// comes again when it is told to has what it wants nevertheless.
+func TestWhoWantsLessThanItsPartGetsIt(t *testing.T) {
+	p := calm(5, 1)
+	p.modest = true
+	runPlan(t, p, nil)
+}
+
+// TestRefundsBesideAFullBucket: while a large reservation runs the bucket fills again. What it then gives back is not usable
+// beside the full bucket, or a short window would admit more than the burst.
+func TestRefundsBesideAFullBucket(t *testing.T) {
+	p := calm(2, 1)
+	p.refundsLate = true
+	p.script = func(w *world) {
+		w.every(10*time.Second, func() {
+			for _, s := range w.sidecars {
+				s.habit = huge
+			}
+		})
+	}
+	runPlan(t, p, nil)
+}
