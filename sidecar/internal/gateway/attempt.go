@@ -31,8 +31,8 @@ type candidate struct {
 }
 
 // attempt is step 6: one deployment after the other, until one answers or nothing is left to try. Nothing has reached
-// the caller while it loops. A deployment that cannot honour the request is no candidate, and passing over it is no
-// attempt; nor is it one when its rented limit is short; one that failed in a way that may be over soon goes to the end of the queue.
+// the caller while it loops. A deployment that cannot honour the request, or whose rented limit is short, is passed over,
+// which is no attempt; one that failed in a way that may be over soon goes to the end of the queue.
 func (g *Gateway) attempt(f *flow) *refusal {
 	g.Route.Request(f.began)
 	order, wait := g.Route.Order(time.Now(), f.targets, g.roomFor(f))
@@ -44,7 +44,7 @@ func (g *Gateway) attempt(f *flow) *refusal {
 		queue[i].Target = t
 	}
 	var last, unfit *exchange.Failure
-	var short *refusal    // the rented limit that is short for the shortest time
+	var short *refusal    // of the rented limit that has room again the soonest
 	tooSmall := int64(-1) // the widest window that was too small
 	for len(queue) > 0 && len(f.tried) < f.alias.MaxAttempts {
 		c := queue[0]
