@@ -319,6 +319,9 @@ func (p *process) decide(r *request, h lease.Hold, v lease.Verdict, from *snapsh
 	}
 	w.after(lasts, func() {
 		w.witness.billed(r)
+		if w.plan.pool > 0 {
+			p.hearProvider()
+		}
 		if r.ended != nil {
 			r.ended()
 		}

@@ -88,8 +88,8 @@ func begin(b *strings.Builder, title, note, xUnit, yUnit string, xMost, yMost fl
 			left, width-right, c.y(v), c.y(v), left-6, c.y(v)+4, v)
 	}
 	if xTicks {
-		for i := range 7 {
-			v := xMost * float64(i) / 6
+		for i := range 6 {
+			v := xMost * float64(i) / 5
 			fmt.Fprintf(b, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%.4g</text>\n", c.x(v), height-below+18, v)
 		}
 	}
