@@ -174,7 +174,9 @@ func (p *process) judgeFailover(v lease.Verdict) {
 }
 
 // modest says that a sidecar wants less than its part when the others want more than there is.
-func (s *sidecar) modest() bool { return s.w.plan.modest && s == s.w.sidecars[0] }
+func (s *sidecar) modest() bool {
+	return s.w.plan.modest && s.w.plan.pool == 0 && s == s.w.sidecars[0]
+}
 
 // measureModest looks at what a sidecar got that wanted a third of its part.
 func (w *world) measureModest() {

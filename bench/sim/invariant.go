@@ -213,7 +213,8 @@ func (t *witness) checkExhaustedHere(request *request, v lease.Verdict) {
 		}
 	}
 	m := res.month(period)
-	if res.top().deleted || p.books.cloned || res.of == nil && period != t.w.quotad.open || t.w.now-m.loosened < 10*time.Second {
+	if res.top().deleted || p.books.cloned || res.of == nil && period != t.w.quotad.open || t.w.now-m.loosened < 10*time.Second ||
+		res.of != nil && t.w.now-t.eased < 10*time.Second {
 		return
 	}
 	there, _ := t.w.quotad.month(v.Resource, res.name, period)

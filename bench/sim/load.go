@@ -131,11 +131,15 @@ type request struct {
 	over    int64        // money it will cost beyond what it reserves
 	entries []*balance   // beside needs; nil is what a standing share paid
 	flows   []int        // beside needs: indexes of what they use of buckets
+
+	// Of a scenario's caller:
+	lasts   time.Duration // 0: by chance
+	refused func(lease.Verdict)
+	ended   func()
 }
 
 // request makes a request of a team and tries to have it admitted. since is when its caller came first.
 func (p *process) request(team int, since time.Duration) {
-	s, w := p.s, p.s.w
 	if p.config == nil {
 		return
 	}
@@ -144,7 +148,13 @@ func (p *process) request(team int, since time.Duration) {
 		return
 	}
 	r.since = since
-	mode := w.plan.teams[team].outage
+	p.submit(r)
+}
+
+// submit tries to have a request admitted.
+func (p *process) submit(r *request) {
+	s, w := p.s, p.s.w
+	mode := w.plan.teams[r.team].outage
 	h, v, ask := p.m.Reserve(s.clock(), mode, r.needs, nil)
 	if !ask {
 		p.decide(r, h, v, p.config, w.now)
@@ -269,7 +279,7 @@ const patience = 4 * time.Second
 // comesAgain has such a caller come again when it was told to. It has one wish, however often it comes.
 func (p *process) comesAgain(r *request, v lease.Verdict) bool {
 	w := p.s.w
-	modest := w.plan.modest && (w.plan.pool > 0 && r.team == 0 || w.plan.pool == 0 && p.s == w.sidecars[0])
+	modest := p.s.modest() || w.plan.modest && w.plan.pool > 0 && r.team == 0
 	if !w.load.saturated || !modest || v.Reason != lease.Throttled || w.now+v.RetryAfter-r.since > patience {
 		return false
 	}
@@ -294,14 +304,27 @@ func (p *process) decide(r *request, h lease.Hold, v lease.Verdict, from *snapsh
 	w.plan.teams[r.team].wished++
 	if !v.OK {
 		w.witness.refused(r, v)
+		if r.refused != nil {
+			r.refused(v)
+		}
 		return
 	}
 	p.s.got++
 	w.plan.teams[r.team].got++
 	w.witness.admitted(r, from, reserved)
 	p.checkAdmission(r)
-	w.after(w.between(w.plan.lasts[0], w.plan.lasts[1]), func() {
+	lasts := r.lasts
+	if lasts == 0 {
+		lasts = w.between(w.plan.lasts[0], w.plan.lasts[1])
+	}
+	w.after(lasts, func() {
 		w.witness.billed(r)
+		if w.plan.pool > 0 {
+			p.hearProvider()
+		}
+		if r.ended != nil {
+			r.ended()
+		}
 		p.run(func() {
 			w.witness.settled(r)
 			p.m.Settle(h, r.uses)

@@ -116,3 +116,44 @@ func (w *world) judgePool(from, to time.Duration) {
 		}
 	}
 }
+
+// provider is the deployment behind the pool. It has the limit of which the pool is nine tenths, and counts others too.
+type provider struct {
+	outside int64 // requests a minute of others
+	used    int64 // of the last minute, units x 60,000, as a bucket that leaks
+	at      time.Duration
+	served  int
+	refused int
+}
+
+// providerPart is what the provider's limit is of the pool's, in ninths.
+const providerPart = 10
+
+// left is what the provider says is left after one more request.
+func (v *provider) left(now time.Duration, pool int64) int64 {
+	limit := pool * providerPart / 9
+	ms := (now - v.at).Milliseconds()
+	v.at += time.Duration(ms) * time.Millisecond
+	v.used = min(max(0, v.used+(v.outside-limit)*ms), limit*60_000)
+	if v.used+60_000 > limit*60_000 {
+		v.refused++
+		return 0
+	}
+	v.served++
+	v.used += 60_000
+	return limit - v.used/60_000
+}
+
+// hearProvider is the end of a request: its headers say what is left.
+func (p *process) hearProvider() {
+	w := p.s.w
+	left := w.provider.left(w.now, w.plan.pool)
+	p.run(func() {
+		if p.config == nil {
+			return
+		}
+		if res := p.config.byName[name("deployment", "d", ledger.Requests)]; res != nil {
+			p.m.ProviderLeft(p.s.clock(), res.Id, left)
+		}
+	})
+}

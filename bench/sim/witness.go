@@ -18,7 +18,8 @@ type witness struct {
 	resources []*truth
 	byID      map[uint64]*truth // looked up, never walked
 	refusals  [lease.NumReasons]int
-	loosened  []wait // by the present entry: more of them became free
+	eased     time.Duration // when somebody's suspense was given back last
+	loosened  []wait        // by the present entry: more of them became free
 }
 
 // fate is what became of a process.
@@ -499,6 +500,7 @@ func (t *witness) filed(incarnation uint64, done bool) {
 		a.settledOver = nil
 	}
 	a.isFiled = true
+	t.eased = t.w.now
 	t.observe(incarnation)
 }
 

@@ -56,6 +56,7 @@ type world struct {
 	faulty bool // faults happen
 	load   load
 
+	provider        provider
 	quotad          *quotad
 	sidecars        []*sidecar
 	witness         *witness
@@ -162,6 +163,7 @@ func (w *world) run() {
 func (w *world) heal() {
 	w.note("", "heal")
 	w.faulty = false
+	w.provider.outside = 0
 	for _, s := range w.sidecars {
 		s.link.mend(w.now)
 		if s.twin != nil {
