@@ -230,8 +230,12 @@ func (p *process) newRequest(team int) *request {
 	return r
 }
 
-// userName is whom a request is for. Some users have no room of their own at the sidecar.
+// userName is whom a request is for. One user wants more than it may have; some users have no room of their own at the
+// sidecar.
 func (w *world) userName() string {
+	if !w.load.saturated && w.chance(300) {
+		return "user-0"
+	}
 	switch n := w.rng.IntN(users + 4); {
 	case n < users:
 		return fmt.Sprint("user-", n)

@@ -73,8 +73,8 @@ func (l *Ledger) child(t *resource, name string) *resource {
 		return nil
 	}
 	l.lastID = id
-	kid := &resource{id: id, of: t, name: name, spec: t.spec, used: l.now}
-	kid.pools = []*pool{{res: kid}}
+	kid := newChild(t, id, name)
+	kid.used = l.now
 	switch {
 	case t.budget():
 		p := kid.pools[0]
@@ -92,11 +92,18 @@ func (l *Ledger) child(t *resource, name string) *resource {
 	return kid
 }
 
+// newChild returns a child that is known to nobody yet, with an empty pool.
+func newChild(t *resource, id uint64, name string) *resource {
+	kid := &resource{id: id, of: t, name: name, spec: t.spec, money: t.money, each: t.each}
+	kid.alarm = alarm{id: id, r: kid, at: -1}
+	kid.pools = []*pool{{res: kid}}
+	return kid
+}
+
 // adopt enters a child, which its template has, into the other indexes.
 func (l *Ledger) adopt(kid *resource) {
 	l.resources[kid.id] = kid
 	l.children++
-	kid.alarm = alarm{id: kid.id, r: kid, at: -1}
 	kid.of.oldest.set(&kid.alarm, kid.used)
 	l.rescheduleTemplate(kid.of)
 }
