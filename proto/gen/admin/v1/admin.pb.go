@@ -2449,6 +2449,10 @@ type Member struct {
 	Lag int64 `protobuf:"varint,5,opt,name=lag,proto3" json:"lag,omitempty"`
 	// Milliseconds since it last answered the leader, 0 for the leader itself, -1 when unknown.
 	LastContactMs int64 `protobuf:"varint,6,opt,name=last_contact_ms,json=lastContactMs,proto3" json:"last_contact_ms,omitempty"`
+	// host:port of its sidecar plane.
+	SidecarAddress string `protobuf:"bytes,7,opt,name=sidecar_address,json=sidecarAddress,proto3" json:"sidecar_address,omitempty"`
+	// host:port of its admin plane.
+	AdminAddress  string `protobuf:"bytes,8,opt,name=admin_address,json=adminAddress,proto3" json:"admin_address,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2525,6 +2529,653 @@ func (x *Member) GetLastContactMs() int64 {
 	return 0
 }
 
+func (x *Member) GetSidecarAddress() string {
+	if x != nil {
+		return x.SidecarAddress
+	}
+	return ""
+}
+
+func (x *Member) GetAdminAddress() string {
+	if x != nil {
+		return x.AdminAddress
+	}
+	return ""
+}
+
+// ListMembersRequest has no fields.
+type ListMembersRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListMembersRequest) Reset() {
+	*x = ListMembersRequest{}
+	mi := &file_admin_v1_admin_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListMembersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListMembersRequest) ProtoMessage() {}
+
+func (x *ListMembersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_v1_admin_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListMembersRequest.ProtoReflect.Descriptor instead.
+func (*ListMembersRequest) Descriptor() ([]byte, []int) {
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{39}
+}
+
+// ListMembersResponse lists nodes by id.
+type ListMembersResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The nodes.
+	Members       []*Member `protobuf:"bytes,1,rep,name=members,proto3" json:"members,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListMembersResponse) Reset() {
+	*x = ListMembersResponse{}
+	mi := &file_admin_v1_admin_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListMembersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListMembersResponse) ProtoMessage() {}
+
+func (x *ListMembersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_v1_admin_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListMembersResponse.ProtoReflect.Descriptor instead.
+func (*ListMembersResponse) Descriptor() ([]byte, []int) {
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *ListMembersResponse) GetMembers() []*Member {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+// AddMemberRequest names a node and where it is: host:port, as others reach it.
+type AddMemberRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name, as its --id.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Where other nodes reach it.
+	RaftAddress string `protobuf:"bytes,2,opt,name=raft_address,json=raftAddress,proto3" json:"raft_address,omitempty"`
+	// Where sidecars reach it.
+	SidecarAddress string `protobuf:"bytes,3,opt,name=sidecar_address,json=sidecarAddress,proto3" json:"sidecar_address,omitempty"`
+	// Where operators reach it.
+	AdminAddress  string `protobuf:"bytes,4,opt,name=admin_address,json=adminAddress,proto3" json:"admin_address,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddMemberRequest) Reset() {
+	*x = AddMemberRequest{}
+	mi := &file_admin_v1_admin_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddMemberRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddMemberRequest) ProtoMessage() {}
+
+func (x *AddMemberRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_v1_admin_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddMemberRequest.ProtoReflect.Descriptor instead.
+func (*AddMemberRequest) Descriptor() ([]byte, []int) {
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *AddMemberRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *AddMemberRequest) GetRaftAddress() string {
+	if x != nil {
+		return x.RaftAddress
+	}
+	return ""
+}
+
+func (x *AddMemberRequest) GetSidecarAddress() string {
+	if x != nil {
+		return x.SidecarAddress
+	}
+	return ""
+}
+
+func (x *AddMemberRequest) GetAdminAddress() string {
+	if x != nil {
+		return x.AdminAddress
+	}
+	return ""
+}
+
+// AddMemberResponse shows the node.
+type AddMemberResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The node.
+	Member        *Member `protobuf:"bytes,1,opt,name=member,proto3" json:"member,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddMemberResponse) Reset() {
+	*x = AddMemberResponse{}
+	mi := &file_admin_v1_admin_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddMemberResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddMemberResponse) ProtoMessage() {}
+
+func (x *AddMemberResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_v1_admin_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddMemberResponse.ProtoReflect.Descriptor instead.
+func (*AddMemberResponse) Descriptor() ([]byte, []int) {
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *AddMemberResponse) GetMember() *Member {
+	if x != nil {
+		return x.Member
+	}
+	return nil
+}
+
+// RemoveMemberRequest names a node.
+type RemoveMemberRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Also if too few of the others answer at present for the cluster to go on.
+	Force         bool `protobuf:"varint,2,opt,name=force,proto3" json:"force,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveMemberRequest) Reset() {
+	*x = RemoveMemberRequest{}
+	mi := &file_admin_v1_admin_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveMemberRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveMemberRequest) ProtoMessage() {}
+
+func (x *RemoveMemberRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_v1_admin_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveMemberRequest.ProtoReflect.Descriptor instead.
+func (*RemoveMemberRequest) Descriptor() ([]byte, []int) {
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *RemoveMemberRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *RemoveMemberRequest) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
+// RemoveMemberResponse lists who is left.
+type RemoveMemberResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The nodes.
+	Members       []*Member `protobuf:"bytes,1,rep,name=members,proto3" json:"members,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveMemberResponse) Reset() {
+	*x = RemoveMemberResponse{}
+	mi := &file_admin_v1_admin_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveMemberResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveMemberResponse) ProtoMessage() {}
+
+func (x *RemoveMemberResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_v1_admin_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveMemberResponse.ProtoReflect.Descriptor instead.
+func (*RemoveMemberResponse) Descriptor() ([]byte, []int) {
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *RemoveMemberResponse) GetMembers() []*Member {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+// BackupRequest has no fields.
+type BackupRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupRequest) Reset() {
+	*x = BackupRequest{}
+	mi := &file_admin_v1_admin_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupRequest) ProtoMessage() {}
+
+func (x *BackupRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_v1_admin_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
+func (*BackupRequest) Descriptor() ([]byte, []int) {
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{45}
+}
+
+// BackupResponse is a piece of a backup.
+type BackupResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The piece.
+	Data          []byte `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupResponse) Reset() {
+	*x = BackupResponse{}
+	mi := &file_admin_v1_admin_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupResponse) ProtoMessage() {}
+
+func (x *BackupResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_v1_admin_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
+func (*BackupResponse) Descriptor() ([]byte, []int) {
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *BackupResponse) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+// RestoreRequest is a piece of a backup.
+type RestoreRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The piece.
+	Data []byte `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	// Also a backup of another cluster. The cluster keeps its own id.
+	OtherCluster bool `protobuf:"varint,2,opt,name=other_cluster,json=otherCluster,proto3" json:"other_cluster,omitempty"`
+	// Who.
+	Actor         string `protobuf:"bytes,3,opt,name=actor,proto3" json:"actor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RestoreRequest) Reset() {
+	*x = RestoreRequest{}
+	mi := &file_admin_v1_admin_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RestoreRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RestoreRequest) ProtoMessage() {}
+
+func (x *RestoreRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_v1_admin_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RestoreRequest.ProtoReflect.Descriptor instead.
+func (*RestoreRequest) Descriptor() ([]byte, []int) {
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *RestoreRequest) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *RestoreRequest) GetOtherCluster() bool {
+	if x != nil {
+		return x.OtherCluster
+	}
+	return false
+}
+
+func (x *RestoreRequest) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+// UnknownSpend is what may have been spent of one budget since the backup without a trace.
+type UnknownSpend struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// team, business_unit, org or key.
+	Scope string `protobuf:"bytes,1,opt,name=scope,proto3" json:"scope,omitempty"`
+	// Name of the owner.
+	Owner string `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`
+	// yyyymm.
+	Period uint32 `protobuf:"varint,3,opt,name=period,proto3" json:"period,omitempty"`
+	// What was free in the backup, nano-dollars: no more than that can have been granted and spent since by processes
+	// whose disks are lost too.
+	AtMostNano int64 `protobuf:"varint,4,opt,name=at_most_nano,json=atMostNano,proto3" json:"at_most_nano,omitempty"`
+	// It is hard: at_most_nano is a bound. A soft one may be passed by any amount.
+	Hard          bool `protobuf:"varint,5,opt,name=hard,proto3" json:"hard,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnknownSpend) Reset() {
+	*x = UnknownSpend{}
+	mi := &file_admin_v1_admin_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnknownSpend) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnknownSpend) ProtoMessage() {}
+
+func (x *UnknownSpend) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_v1_admin_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnknownSpend.ProtoReflect.Descriptor instead.
+func (*UnknownSpend) Descriptor() ([]byte, []int) {
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *UnknownSpend) GetScope() string {
+	if x != nil {
+		return x.Scope
+	}
+	return ""
+}
+
+func (x *UnknownSpend) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *UnknownSpend) GetPeriod() uint32 {
+	if x != nil {
+		return x.Period
+	}
+	return 0
+}
+
+func (x *UnknownSpend) GetAtMostNano() int64 {
+	if x != nil {
+		return x.AtMostNano
+	}
+	return 0
+}
+
+func (x *UnknownSpend) GetHard() bool {
+	if x != nil {
+		return x.Hard
+	}
+	return false
+}
+
+// RestoreResponse says what was restored.
+type RestoreResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The epoch that began.
+	Epoch uint64 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// Version of the configuration now in force.
+	Version uint64 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
+	// When the backup was made, Unix milliseconds.
+	MadeAtMs int64 `protobuf:"varint,3,opt,name=made_at_ms,json=madeAtMs,proto3" json:"made_at_ms,omitempty"`
+	// Records restored.
+	Records uint64 `protobuf:"varint,4,opt,name=records,proto3" json:"records,omitempty"`
+	// The cluster's id from now on.
+	ClusterId string `protobuf:"bytes,5,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
+	// Nothing is granted for this long, until what sidecars hold is known or has ended.
+	HoldMs int64 `protobuf:"varint,6,opt,name=hold_ms,json=holdMs,proto3" json:"hold_ms,omitempty"`
+	// What cannot be known.
+	Unknown       []*UnknownSpend `protobuf:"bytes,7,rep,name=unknown,proto3" json:"unknown,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RestoreResponse) Reset() {
+	*x = RestoreResponse{}
+	mi := &file_admin_v1_admin_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RestoreResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RestoreResponse) ProtoMessage() {}
+
+func (x *RestoreResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_v1_admin_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RestoreResponse.ProtoReflect.Descriptor instead.
+func (*RestoreResponse) Descriptor() ([]byte, []int) {
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *RestoreResponse) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *RestoreResponse) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *RestoreResponse) GetMadeAtMs() int64 {
+	if x != nil {
+		return x.MadeAtMs
+	}
+	return 0
+}
+
+func (x *RestoreResponse) GetRecords() uint64 {
+	if x != nil {
+		return x.Records
+	}
+	return 0
+}
+
+func (x *RestoreResponse) GetClusterId() string {
+	if x != nil {
+		return x.ClusterId
+	}
+	return ""
+}
+
+func (x *RestoreResponse) GetHoldMs() int64 {
+	if x != nil {
+		return x.HoldMs
+	}
+	return 0
+}
+
+func (x *RestoreResponse) GetUnknown() []*UnknownSpend {
+	if x != nil {
+		return x.Unknown
+	}
+	return nil
+}
+
 // SidecarStatus is one connected or lapsed sidecar.
 type SidecarStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2546,7 +3197,7 @@ type SidecarStatus struct {
 
 func (x *SidecarStatus) Reset() {
 	*x = SidecarStatus{}
-	mi := &file_admin_v1_admin_proto_msgTypes[39]
+	mi := &file_admin_v1_admin_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2558,7 +3209,7 @@ func (x *SidecarStatus) String() string {
 func (*SidecarStatus) ProtoMessage() {}
 
 func (x *SidecarStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_v1_admin_proto_msgTypes[39]
+	mi := &file_admin_v1_admin_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2571,7 +3222,7 @@ func (x *SidecarStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SidecarStatus.ProtoReflect.Descriptor instead.
 func (*SidecarStatus) Descriptor() ([]byte, []int) {
-	return file_admin_v1_admin_proto_rawDescGZIP(), []int{39}
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SidecarStatus) GetIdentity() string {
@@ -2641,13 +3292,19 @@ type StatusResponse struct {
 	Build string `protobuf:"bytes,10,opt,name=build,proto3" json:"build,omitempty"`
 	// Where the leader's admin API is.
 	LeaderAdminAddress string `protobuf:"bytes,11,opt,name=leader_admin_address,json=leaderAdminAddress,proto3" json:"leader_admin_address,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// Raised by every restore from a backup; 0 before the first.
+	Epoch uint64 `protobuf:"varint,20,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// Why new certificate files of the answering node are not in use; empty when they are.
+	TlsProblem string `protobuf:"bytes,21,opt,name=tls_problem,json=tlsProblem,proto3" json:"tls_problem,omitempty"`
+	// When the certificate in use at the answering node ends, Unix milliseconds; 0 without TLS.
+	TlsEndsMs     int64 `protobuf:"varint,22,opt,name=tls_ends_ms,json=tlsEndsMs,proto3" json:"tls_ends_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_admin_v1_admin_proto_msgTypes[40]
+	mi := &file_admin_v1_admin_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2659,7 +3316,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_v1_admin_proto_msgTypes[40]
+	mi := &file_admin_v1_admin_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2672,7 +3329,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_admin_v1_admin_proto_rawDescGZIP(), []int{40}
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *StatusResponse) GetClusterId() string {
@@ -2750,6 +3407,27 @@ func (x *StatusResponse) GetLeaderAdminAddress() string {
 		return x.LeaderAdminAddress
 	}
 	return ""
+}
+
+func (x *StatusResponse) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *StatusResponse) GetTlsProblem() string {
+	if x != nil {
+		return x.TlsProblem
+	}
+	return ""
+}
+
+func (x *StatusResponse) GetTlsEndsMs() int64 {
+	if x != nil {
+		return x.TlsEndsMs
+	}
+	return 0
 }
 
 var File_admin_v1_admin_proto protoreflect.FileDescriptor
@@ -2912,21 +3590,62 @@ const file_admin_v1_admin_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"<\n" +
 	"\x12QueryUsageResponse\x12&\n" +
 	"\x04rows\x18\x01 \x03(\v2\x12.admin.v1.UsageSumR\x04rows\"\x0f\n" +
-	"\rStatusRequest\"\xa3\x01\n" +
+	"\rStatusRequest\"\xf1\x01\n" +
 	"\x06Member\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12!\n" +
 	"\fraft_address\x18\x02 \x01(\tR\vraftAddress\x12\x16\n" +
 	"\x06leader\x18\x03 \x01(\bR\x06leader\x12\x14\n" +
 	"\x05voter\x18\x04 \x01(\bR\x05voter\x12\x10\n" +
 	"\x03lag\x18\x05 \x01(\x03R\x03lag\x12&\n" +
-	"\x0flast_contact_ms\x18\x06 \x01(\x03R\rlastContactMs\"\xc4\x01\n" +
+	"\x0flast_contact_ms\x18\x06 \x01(\x03R\rlastContactMs\x12'\n" +
+	"\x0fsidecar_address\x18\a \x01(\tR\x0esidecarAddress\x12#\n" +
+	"\radmin_address\x18\b \x01(\tR\fadminAddress\"\x14\n" +
+	"\x12ListMembersRequest\"A\n" +
+	"\x13ListMembersResponse\x12*\n" +
+	"\amembers\x18\x01 \x03(\v2\x10.admin.v1.MemberR\amembers\"\x93\x01\n" +
+	"\x10AddMemberRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12!\n" +
+	"\fraft_address\x18\x02 \x01(\tR\vraftAddress\x12'\n" +
+	"\x0fsidecar_address\x18\x03 \x01(\tR\x0esidecarAddress\x12#\n" +
+	"\radmin_address\x18\x04 \x01(\tR\fadminAddress\"=\n" +
+	"\x11AddMemberResponse\x12(\n" +
+	"\x06member\x18\x01 \x01(\v2\x10.admin.v1.MemberR\x06member\";\n" +
+	"\x13RemoveMemberRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
+	"\x05force\x18\x02 \x01(\bR\x05force\"B\n" +
+	"\x14RemoveMemberResponse\x12*\n" +
+	"\amembers\x18\x01 \x03(\v2\x10.admin.v1.MemberR\amembers\"\x0f\n" +
+	"\rBackupRequest\"$\n" +
+	"\x0eBackupResponse\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\"_\n" +
+	"\x0eRestoreRequest\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\x12#\n" +
+	"\rother_cluster\x18\x02 \x01(\bR\fotherCluster\x12\x14\n" +
+	"\x05actor\x18\x03 \x01(\tR\x05actor\"\x88\x01\n" +
+	"\fUnknownSpend\x12\x14\n" +
+	"\x05scope\x18\x01 \x01(\tR\x05scope\x12\x14\n" +
+	"\x05owner\x18\x02 \x01(\tR\x05owner\x12\x16\n" +
+	"\x06period\x18\x03 \x01(\rR\x06period\x12 \n" +
+	"\fat_most_nano\x18\x04 \x01(\x03R\n" +
+	"atMostNano\x12\x12\n" +
+	"\x04hard\x18\x05 \x01(\bR\x04hard\"\xe3\x01\n" +
+	"\x0fRestoreResponse\x12\x14\n" +
+	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\x04R\aversion\x12\x1c\n" +
+	"\n" +
+	"made_at_ms\x18\x03 \x01(\x03R\bmadeAtMs\x12\x18\n" +
+	"\arecords\x18\x04 \x01(\x04R\arecords\x12\x1d\n" +
+	"\n" +
+	"cluster_id\x18\x05 \x01(\tR\tclusterId\x12\x17\n" +
+	"\ahold_ms\x18\x06 \x01(\x03R\x06holdMs\x120\n" +
+	"\aunknown\x18\a \x03(\v2\x16.admin.v1.UnknownSpendR\aunknown\"\xc4\x01\n" +
 	"\rSidecarStatus\x12\x1a\n" +
 	"\bidentity\x18\x01 \x01(\tR\bidentity\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12\x14\n" +
 	"\x05state\x18\x03 \x01(\tR\x05state\x12%\n" +
 	"\x0econfig_version\x18\x04 \x01(\x04R\rconfigVersion\x12\x14\n" +
 	"\x05build\x18\x05 \x01(\tR\x05build\x12\"\n" +
-	"\rlast_renew_ms\x18\x06 \x01(\x03R\vlastRenewMs\"\x9c\x03\n" +
+	"\rlast_renew_ms\x18\x06 \x01(\x03R\vlastRenewMs\"\xf3\x03\n" +
 	"\x0eStatusResponse\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12\x17\n" +
@@ -2940,7 +3659,11 @@ const file_admin_v1_admin_proto_rawDesc = "" +
 	"\x17conservation_violations\x18\t \x01(\x03R\x16conservationViolations\x12\x14\n" +
 	"\x05build\x18\n" +
 	" \x01(\tR\x05build\x120\n" +
-	"\x14leader_admin_address\x18\v \x01(\tR\x12leaderAdminAddress2\xd1\f\n" +
+	"\x14leader_admin_address\x18\v \x01(\tR\x12leaderAdminAddress\x12\x14\n" +
+	"\x05epoch\x18\x14 \x01(\x04R\x05epoch\x12\x1f\n" +
+	"\vtls_problem\x18\x15 \x01(\tR\n" +
+	"tlsProblem\x12\x1e\n" +
+	"\vtls_ends_ms\x18\x16 \x01(\x03R\ttlsEndsMs2\x96\x10\n" +
 	"\fAdminService\x12[\n" +
 	"\x05Apply\x12\x16.admin.v1.ApplyRequest\x1a\x17.admin.v1.ApplyResponse\"!\x82\xd3\xe4\x93\x02\x1b:\x01*\"\x16/admin/v1/config:apply\x12L\n" +
 	"\x03Get\x12\x14.admin.v1.GetRequest\x1a\x15.admin.v1.GetResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/admin/v1/config\x12Y\n" +
@@ -2957,7 +3680,12 @@ const file_admin_v1_admin_proto_rawDesc = "" +
 	"\bPutAlias\x12\x19.admin.v1.PutAliasRequest\x1a\x1a.admin.v1.PutAliasResponse\"'\x82\xd3\xe4\x93\x02!:\x04spec\x1a\x19/admin/v1/aliases/{alias}\x12k\n" +
 	"\bPutPrice\x12\x19.admin.v1.PutPriceRequest\x1a\x1a.admin.v1.PutPriceResponse\"(\x82\xd3\xe4\x93\x02\":\x04spec\x1a\x1a/admin/v1/prices/{version}\x12`\n" +
 	"\n" +
-	"QueryUsage\x12\x1b.admin.v1.QueryUsageRequest\x1a\x1c.admin.v1.QueryUsageResponse\"\x17\x82\xd3\xe4\x93\x02\x11\x12\x0f/admin/v1/usage\x12U\n" +
+	"QueryUsage\x12\x1b.admin.v1.QueryUsageRequest\x1a\x1c.admin.v1.QueryUsageResponse\"\x17\x82\xd3\xe4\x93\x02\x11\x12\x0f/admin/v1/usage\x12e\n" +
+	"\vListMembers\x12\x1c.admin.v1.ListMembersRequest\x1a\x1d.admin.v1.ListMembersResponse\"\x19\x82\xd3\xe4\x93\x02\x13\x12\x11/admin/v1/members\x12b\n" +
+	"\tAddMember\x12\x1a.admin.v1.AddMemberRequest\x1a\x1b.admin.v1.AddMemberResponse\"\x1c\x82\xd3\xe4\x93\x02\x16:\x01*\"\x11/admin/v1/members\x12w\n" +
+	"\fRemoveMember\x12\x1d.admin.v1.RemoveMemberRequest\x1a\x1e.admin.v1.RemoveMemberResponse\"(\x82\xd3\xe4\x93\x02\":\x01*\"\x1d/admin/v1/members/{id}:remove\x12=\n" +
+	"\x06Backup\x12\x17.admin.v1.BackupRequest\x1a\x18.admin.v1.BackupResponse0\x01\x12@\n" +
+	"\aRestore\x12\x18.admin.v1.RestoreRequest\x1a\x19.admin.v1.RestoreResponse(\x01\x12U\n" +
 	"\x06Status\x12\x17.admin.v1.StatusRequest\x1a\x18.admin.v1.StatusResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/admin/v1/statusB=Z;github.com/sluice-gateway/sluice/proto/gen/admin/v1;adminv1b\x06proto3"
 
 var (
@@ -2972,7 +3700,7 @@ func file_admin_v1_admin_proto_rawDescGZIP() []byte {
 	return file_admin_v1_admin_proto_rawDescData
 }
 
-var file_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
+var file_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
 var file_admin_v1_admin_proto_goTypes = []any{
 	(*ApplyRequest)(nil),            // 0: admin.v1.ApplyRequest
 	(*Difference)(nil),              // 1: admin.v1.Difference
@@ -3013,11 +3741,22 @@ var file_admin_v1_admin_proto_goTypes = []any{
 	(*QueryUsageResponse)(nil),      // 36: admin.v1.QueryUsageResponse
 	(*StatusRequest)(nil),           // 37: admin.v1.StatusRequest
 	(*Member)(nil),                  // 38: admin.v1.Member
-	(*SidecarStatus)(nil),           // 39: admin.v1.SidecarStatus
-	(*StatusResponse)(nil),          // 40: admin.v1.StatusResponse
-	nil,                             // 41: admin.v1.UsageSum.GroupEntry
-	(*structpb.Struct)(nil),         // 42: google.protobuf.Struct
-	(*v1.Tokens)(nil),               // 43: usage.v1.Tokens
+	(*ListMembersRequest)(nil),      // 39: admin.v1.ListMembersRequest
+	(*ListMembersResponse)(nil),     // 40: admin.v1.ListMembersResponse
+	(*AddMemberRequest)(nil),        // 41: admin.v1.AddMemberRequest
+	(*AddMemberResponse)(nil),       // 42: admin.v1.AddMemberResponse
+	(*RemoveMemberRequest)(nil),     // 43: admin.v1.RemoveMemberRequest
+	(*RemoveMemberResponse)(nil),    // 44: admin.v1.RemoveMemberResponse
+	(*BackupRequest)(nil),           // 45: admin.v1.BackupRequest
+	(*BackupResponse)(nil),          // 46: admin.v1.BackupResponse
+	(*RestoreRequest)(nil),          // 47: admin.v1.RestoreRequest
+	(*UnknownSpend)(nil),            // 48: admin.v1.UnknownSpend
+	(*RestoreResponse)(nil),         // 49: admin.v1.RestoreResponse
+	(*SidecarStatus)(nil),           // 50: admin.v1.SidecarStatus
+	(*StatusResponse)(nil),          // 51: admin.v1.StatusResponse
+	nil,                             // 52: admin.v1.UsageSum.GroupEntry
+	(*structpb.Struct)(nil),         // 53: google.protobuf.Struct
+	(*v1.Tokens)(nil),               // 54: usage.v1.Tokens
 }
 var file_admin_v1_admin_proto_depIdxs = []int32{
 	1,  // 0: admin.v1.ApplyResponse.differences:type_name -> admin.v1.Difference
@@ -3029,51 +3768,65 @@ var file_admin_v1_admin_proto_depIdxs = []int32{
 	21, // 6: admin.v1.ListCredentialsResponse.credentials:type_name -> admin.v1.CredentialInfo
 	24, // 7: admin.v1.ShowBudgetsResponse.budgets:type_name -> admin.v1.Budget
 	24, // 8: admin.v1.CreditBudgetResponse.budget:type_name -> admin.v1.Budget
-	42, // 9: admin.v1.PutBudgetRequest.spec:type_name -> google.protobuf.Struct
-	42, // 10: admin.v1.PutAliasRequest.spec:type_name -> google.protobuf.Struct
-	42, // 11: admin.v1.PutPriceRequest.spec:type_name -> google.protobuf.Struct
-	41, // 12: admin.v1.UsageSum.group:type_name -> admin.v1.UsageSum.GroupEntry
-	43, // 13: admin.v1.UsageSum.tokens:type_name -> usage.v1.Tokens
+	53, // 9: admin.v1.PutBudgetRequest.spec:type_name -> google.protobuf.Struct
+	53, // 10: admin.v1.PutAliasRequest.spec:type_name -> google.protobuf.Struct
+	53, // 11: admin.v1.PutPriceRequest.spec:type_name -> google.protobuf.Struct
+	52, // 12: admin.v1.UsageSum.group:type_name -> admin.v1.UsageSum.GroupEntry
+	54, // 13: admin.v1.UsageSum.tokens:type_name -> usage.v1.Tokens
 	35, // 14: admin.v1.QueryUsageResponse.rows:type_name -> admin.v1.UsageSum
-	38, // 15: admin.v1.StatusResponse.members:type_name -> admin.v1.Member
-	39, // 16: admin.v1.StatusResponse.sidecars:type_name -> admin.v1.SidecarStatus
-	0,  // 17: admin.v1.AdminService.Apply:input_type -> admin.v1.ApplyRequest
-	3,  // 18: admin.v1.AdminService.Get:input_type -> admin.v1.GetRequest
-	6,  // 19: admin.v1.AdminService.History:input_type -> admin.v1.HistoryRequest
-	9,  // 20: admin.v1.AdminService.Rollback:input_type -> admin.v1.RollbackRequest
-	11, // 21: admin.v1.AdminService.CreateKey:input_type -> admin.v1.CreateKeyRequest
-	13, // 22: admin.v1.AdminService.ListKeys:input_type -> admin.v1.ListKeysRequest
-	16, // 23: admin.v1.AdminService.RevokeKey:input_type -> admin.v1.RevokeKeyRequest
-	18, // 24: admin.v1.AdminService.SetCredential:input_type -> admin.v1.SetCredentialRequest
-	20, // 25: admin.v1.AdminService.ListCredentials:input_type -> admin.v1.ListCredentialsRequest
-	23, // 26: admin.v1.AdminService.ShowBudgets:input_type -> admin.v1.ShowBudgetsRequest
-	26, // 27: admin.v1.AdminService.CreditBudget:input_type -> admin.v1.CreditBudgetRequest
-	28, // 28: admin.v1.AdminService.PutBudget:input_type -> admin.v1.PutBudgetRequest
-	30, // 29: admin.v1.AdminService.PutAlias:input_type -> admin.v1.PutAliasRequest
-	32, // 30: admin.v1.AdminService.PutPrice:input_type -> admin.v1.PutPriceRequest
-	34, // 31: admin.v1.AdminService.QueryUsage:input_type -> admin.v1.QueryUsageRequest
-	37, // 32: admin.v1.AdminService.Status:input_type -> admin.v1.StatusRequest
-	2,  // 33: admin.v1.AdminService.Apply:output_type -> admin.v1.ApplyResponse
-	5,  // 34: admin.v1.AdminService.Get:output_type -> admin.v1.GetResponse
-	8,  // 35: admin.v1.AdminService.History:output_type -> admin.v1.HistoryResponse
-	10, // 36: admin.v1.AdminService.Rollback:output_type -> admin.v1.RollbackResponse
-	12, // 37: admin.v1.AdminService.CreateKey:output_type -> admin.v1.CreateKeyResponse
-	15, // 38: admin.v1.AdminService.ListKeys:output_type -> admin.v1.ListKeysResponse
-	17, // 39: admin.v1.AdminService.RevokeKey:output_type -> admin.v1.RevokeKeyResponse
-	19, // 40: admin.v1.AdminService.SetCredential:output_type -> admin.v1.SetCredentialResponse
-	22, // 41: admin.v1.AdminService.ListCredentials:output_type -> admin.v1.ListCredentialsResponse
-	25, // 42: admin.v1.AdminService.ShowBudgets:output_type -> admin.v1.ShowBudgetsResponse
-	27, // 43: admin.v1.AdminService.CreditBudget:output_type -> admin.v1.CreditBudgetResponse
-	29, // 44: admin.v1.AdminService.PutBudget:output_type -> admin.v1.PutBudgetResponse
-	31, // 45: admin.v1.AdminService.PutAlias:output_type -> admin.v1.PutAliasResponse
-	33, // 46: admin.v1.AdminService.PutPrice:output_type -> admin.v1.PutPriceResponse
-	36, // 47: admin.v1.AdminService.QueryUsage:output_type -> admin.v1.QueryUsageResponse
-	40, // 48: admin.v1.AdminService.Status:output_type -> admin.v1.StatusResponse
-	33, // [33:49] is the sub-list for method output_type
-	17, // [17:33] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	38, // 15: admin.v1.ListMembersResponse.members:type_name -> admin.v1.Member
+	38, // 16: admin.v1.AddMemberResponse.member:type_name -> admin.v1.Member
+	38, // 17: admin.v1.RemoveMemberResponse.members:type_name -> admin.v1.Member
+	48, // 18: admin.v1.RestoreResponse.unknown:type_name -> admin.v1.UnknownSpend
+	38, // 19: admin.v1.StatusResponse.members:type_name -> admin.v1.Member
+	50, // 20: admin.v1.StatusResponse.sidecars:type_name -> admin.v1.SidecarStatus
+	0,  // 21: admin.v1.AdminService.Apply:input_type -> admin.v1.ApplyRequest
+	3,  // 22: admin.v1.AdminService.Get:input_type -> admin.v1.GetRequest
+	6,  // 23: admin.v1.AdminService.History:input_type -> admin.v1.HistoryRequest
+	9,  // 24: admin.v1.AdminService.Rollback:input_type -> admin.v1.RollbackRequest
+	11, // 25: admin.v1.AdminService.CreateKey:input_type -> admin.v1.CreateKeyRequest
+	13, // 26: admin.v1.AdminService.ListKeys:input_type -> admin.v1.ListKeysRequest
+	16, // 27: admin.v1.AdminService.RevokeKey:input_type -> admin.v1.RevokeKeyRequest
+	18, // 28: admin.v1.AdminService.SetCredential:input_type -> admin.v1.SetCredentialRequest
+	20, // 29: admin.v1.AdminService.ListCredentials:input_type -> admin.v1.ListCredentialsRequest
+	23, // 30: admin.v1.AdminService.ShowBudgets:input_type -> admin.v1.ShowBudgetsRequest
+	26, // 31: admin.v1.AdminService.CreditBudget:input_type -> admin.v1.CreditBudgetRequest
+	28, // 32: admin.v1.AdminService.PutBudget:input_type -> admin.v1.PutBudgetRequest
+	30, // 33: admin.v1.AdminService.PutAlias:input_type -> admin.v1.PutAliasRequest
+	32, // 34: admin.v1.AdminService.PutPrice:input_type -> admin.v1.PutPriceRequest
+	34, // 35: admin.v1.AdminService.QueryUsage:input_type -> admin.v1.QueryUsageRequest
+	39, // 36: admin.v1.AdminService.ListMembers:input_type -> admin.v1.ListMembersRequest
+	41, // 37: admin.v1.AdminService.AddMember:input_type -> admin.v1.AddMemberRequest
+	43, // 38: admin.v1.AdminService.RemoveMember:input_type -> admin.v1.RemoveMemberRequest
+	45, // 39: admin.v1.AdminService.Backup:input_type -> admin.v1.BackupRequest
+	47, // 40: admin.v1.AdminService.Restore:input_type -> admin.v1.RestoreRequest
+	37, // 41: admin.v1.AdminService.Status:input_type -> admin.v1.StatusRequest
+	2,  // 42: admin.v1.AdminService.Apply:output_type -> admin.v1.ApplyResponse
+	5,  // 43: admin.v1.AdminService.Get:output_type -> admin.v1.GetResponse
+	8,  // 44: admin.v1.AdminService.History:output_type -> admin.v1.HistoryResponse
+	10, // 45: admin.v1.AdminService.Rollback:output_type -> admin.v1.RollbackResponse
+	12, // 46: admin.v1.AdminService.CreateKey:output_type -> admin.v1.CreateKeyResponse
+	15, // 47: admin.v1.AdminService.ListKeys:output_type -> admin.v1.ListKeysResponse
+	17, // 48: admin.v1.AdminService.RevokeKey:output_type -> admin.v1.RevokeKeyResponse
+	19, // 49: admin.v1.AdminService.SetCredential:output_type -> admin.v1.SetCredentialResponse
+	22, // 50: admin.v1.AdminService.ListCredentials:output_type -> admin.v1.ListCredentialsResponse
+	25, // 51: admin.v1.AdminService.ShowBudgets:output_type -> admin.v1.ShowBudgetsResponse
+	27, // 52: admin.v1.AdminService.CreditBudget:output_type -> admin.v1.CreditBudgetResponse
+	29, // 53: admin.v1.AdminService.PutBudget:output_type -> admin.v1.PutBudgetResponse
+	31, // 54: admin.v1.AdminService.PutAlias:output_type -> admin.v1.PutAliasResponse
+	33, // 55: admin.v1.AdminService.PutPrice:output_type -> admin.v1.PutPriceResponse
+	36, // 56: admin.v1.AdminService.QueryUsage:output_type -> admin.v1.QueryUsageResponse
+	40, // 57: admin.v1.AdminService.ListMembers:output_type -> admin.v1.ListMembersResponse
+	42, // 58: admin.v1.AdminService.AddMember:output_type -> admin.v1.AddMemberResponse
+	44, // 59: admin.v1.AdminService.RemoveMember:output_type -> admin.v1.RemoveMemberResponse
+	46, // 60: admin.v1.AdminService.Backup:output_type -> admin.v1.BackupResponse
+	49, // 61: admin.v1.AdminService.Restore:output_type -> admin.v1.RestoreResponse
+	51, // 62: admin.v1.AdminService.Status:output_type -> admin.v1.StatusResponse
+	42, // [42:63] is the sub-list for method output_type
+	21, // [21:42] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_admin_v1_admin_proto_init() }
@@ -3087,7 +3840,7 @@ func file_admin_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_admin_v1_admin_proto_rawDesc), len(file_admin_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   42,
+			NumMessages:   53,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
