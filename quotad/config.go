@@ -20,6 +20,7 @@ type Config struct {
 	RaftListen  string        // default :7071, on loopback with Dev
 	AdminListen string        // admin API, metrics; default :7072, on loopback with Dev
 	Peers       []Peer        // every node, this one included; empty means this one alone
+	Join        bool          // wait to be added to a running cluster, never make one
 	KeyFile     string        // seals provider credentials; default key in DataDir, made with Dev
 	LogLevel    zapcore.Level // default info
 	TLS         TLSFiles      // required unless Dev

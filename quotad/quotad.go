@@ -62,15 +62,17 @@ func (q *Quotad) open(build string) error {
 		return fmt.Errorf("data_dir: %w", err)
 	}
 	var mutual *tls.Config
+	var own func() *tls.Config
 	var err error
 	if !q.cfg.Dev {
 		if mutual, err = q.cfg.TLS.mutual(); err != nil {
 			return err
 		}
+		own = func() *tls.Config { return mutual }
 	}
 	// The node takes the directory's lock: a second process must fail before it makes or reads anything else.
 	q.node, err = replica.Open(replica.Config{
-		ID: q.cfg.ID, DataDir: q.cfg.DataDir, RaftListen: q.cfg.RaftListen, Peers: q.peers(), Bootstrap: true, TLS: mutual,
+		ID: q.cfg.ID, DataDir: q.cfg.DataDir, RaftListen: q.cfg.RaftListen, Peers: q.peers(), Bootstrap: !q.cfg.Join, TLS: own,
 		Listen: q.cfg.Host.Listen, Dial: q.cfg.Host.Dial,
 	}, q.log.Named("replica"))
 	if err != nil {

@@ -28,6 +28,7 @@ type fsm struct {
 	log   *zap.Logger
 	// clusterID is the cluster this node's directory belongs to, empty for none.
 	clusterID func() string
+	restored  func() // tells that a snapshot was restored
 
 	mu         sync.RWMutex // guards the rest; reading the machine needs a read lock only
 	machine    *Machine
@@ -158,6 +159,7 @@ func (f *fsm) Restore(r io.ReadCloser) error {
 		return err
 	}
 	f.set(m, applied)
+	f.restored()
 	return nil
 }
 

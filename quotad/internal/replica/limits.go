@@ -37,6 +37,25 @@ const (
 	// readsQueuedMax is how many calls of Linearizable may wait. Beyond it callers get ErrBusy.
 	readsQueuedMax = 4096
 
+	// nodesMax is how many nodes a cluster may have. Further ones are not written down.
+	nodesMax = 64
+	// nodesRemovedMax is how many removed nodes are remembered, to be told so.
+	nodesRemovedMax = 64
+	// nodeNameMax is the longest name of a node in bytes. A longer one is not written down.
+	nodeNameMax = 128
+	// greetingBytesMax bounds what a node says of itself.
+	greetingBytesMax = 4096
+	// probeTimeout bounds asking a node who it is.
+	probeTimeout = 2 * time.Second
+	// bootstrapEvery is how often a new node asks the others whether there is a cluster.
+	bootstrapEvery = 200 * time.Millisecond
+	// membershipEvery is how often a node looks whether it is still in the cluster.
+	membershipEvery = time.Second
+	// silentAfter is how long a node that is well may take to answer the leader, which asks several times a second.
+	silentAfter = 2 * time.Second
+	// promoteLagMax is how many entries a new node may be behind when it begins to vote.
+	promoteLagMax = 64
+
 	// dialTimeout bounds connecting to a peer, name resolution and TLS handshake included.
 	dialTimeout = 3 * time.Second
 	// peerIOTimeout bounds one read or write on a peer connection.

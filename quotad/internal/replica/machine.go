@@ -21,8 +21,10 @@ type Machine struct {
 	clusterID string
 	epoch     uint64
 	sealed    map[string]*raftlogv1.SealedState // replaced whole, never changed
+	nodes     map[string]*raftlogv1.NodeState   // likewise
 
 	touchedSeals  map[string]bool
+	touchedNodes  map[string]bool
 	configChanged bool
 }
 
@@ -44,7 +46,9 @@ func newMachine(cfg ledger.Config) *Machine {
 		Registry:     registry.New(),
 		Rollup:       rollup.New(),
 		sealed:       map[string]*raftlogv1.SealedState{},
+		nodes:        map[string]*raftlogv1.NodeState{},
 		touchedSeals: map[string]bool{},
+		touchedNodes: map[string]bool{},
 	}
 }
 
@@ -103,6 +107,10 @@ func (m *Machine) applyOp(index uint64, op *raftlogv1.Op) (r Result) {
 		// The entry's stamp has moved the time.
 	case *raftlogv1.Op_Fence:
 		m.Ledger.Fence(o.Fence.GetIncarnation())
+	case *raftlogv1.Op_SetNode:
+		m.setNode(index, o.SetNode)
+	case *raftlogv1.Op_RemoveNode:
+		m.removeNode(index, o.RemoveNode.GetId())
 	case *raftlogv1.Op_AlertTold:
 		m.Ledger.Told(o.AlertTold.GetResource(), o.AlertTold.GetPeriod(), o.AlertTold.GetPermille())
 	default:

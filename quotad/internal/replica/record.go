@@ -26,6 +26,7 @@ import (
 //	o/<kind>/<id>                       ObjectState
 //	h/<version>                         HistoryState
 //	s/<name>                            SealedState
+//	n/<name>                            NodeState
 //	u/r/<hour>/<names, escaped>         UsageRow; of an old day, under its first hour
 //	u/s/<source>                        UsageSourceState
 const metaKey = "meta"
@@ -51,6 +52,8 @@ func usageKey(n rollup.Names) string {
 }
 
 func sourceKey(source string) string { return "u/s/" + source }
+
+func nodeKey(id string) string { return "n/" + id }
 
 func sealedKey(name string) string { return "s/" + name }
 
@@ -119,6 +122,10 @@ func (m *Machine) collect() ([]store.Record, Signal) {
 	for name := range m.touchedSeals {
 		put(sealedKey(name), true, func() proto.Message { return m.sealed[name] })
 	}
+	for id := range m.touchedNodes {
+		s, ok := m.nodes[id]
+		put(nodeKey(id), ok, func() proto.Message { return s })
+	}
 	return records, m.signal()
 }
 
@@ -131,11 +138,13 @@ func (m *Machine) meta() *raftlogv1.MetaState {
 
 // signal returns what to tell the watchers, and forgets it.
 func (m *Machine) signal() Signal {
-	s := Signal{Credentials: len(m.touchedSeals) > 0}
+	// Where the leader is is part of what is told of it.
+	s := Signal{Credentials: len(m.touchedSeals) > 0, Leadership: len(m.touchedNodes) > 0}
 	if m.configChanged {
 		s.ConfigVersion = m.Registry.Version()
 	}
 	clear(m.touchedSeals)
+	clear(m.touchedNodes)
 	m.configChanged = false
 	for _, e := range m.Ledger.Events() {
 		switch e.Kind {
@@ -159,6 +168,7 @@ type loader struct {
 	objects   []registry.Object
 	history   []registry.HistoryEntry
 	sealed    map[string]*raftlogv1.SealedState
+	nodes     map[string]*raftlogv1.NodeState
 	rows      []rollup.Row
 	sources   []rollup.Source
 }
@@ -166,12 +176,12 @@ type loader struct {
 // loadMachine makes a machine of records. Errors: errBadRecord, or load's own. A kind of record that is not known is
 // an error of its own: it is not damage, but the work of a newer version.
 func loadMachine(cfg ledger.Config, load func(each func(key string, value []byte) error) error) (*Machine, error) {
-	l := &loader{sealed: map[string]*raftlogv1.SealedState{}}
+	l := &loader{sealed: map[string]*raftlogv1.SealedState{}, nodes: map[string]*raftlogv1.NodeState{}}
 	if err := load(l.add); err != nil {
 		return nil, err
 	}
 	m := newMachine(cfg)
-	m.clusterID, m.epoch, m.sealed = l.meta.GetClusterId(), l.meta.GetEpoch(), l.sealed
+	m.clusterID, m.epoch, m.sealed, m.nodes = l.meta.GetClusterId(), l.meta.GetEpoch(), l.sealed, l.nodes
 	err := m.Ledger.Load(l.meta.GetNowMs(), periodsOf(l.meta.GetPeriods()), l.resources, l.counters, l.members)
 	if err == nil {
 		err = m.Registry.Load(l.meta.GetConfigVersion(), l.objects, l.history)
@@ -207,6 +217,13 @@ func (l *loader) add(key string, value []byte) error {
 			return err
 		}
 		l.sealed[s.GetName()] = s
+		return nil
+	case "n":
+		s := &raftlogv1.NodeState{}
+		if err := decode(key, value, s); err != nil {
+			return err
+		}
+		l.nodes[s.GetId()] = s
 		return nil
 	case "u":
 		if strings.HasPrefix(key, sourceKey("")) {
