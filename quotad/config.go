@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/sluice-gateway/sluice/quotad/internal/replica"
@@ -111,10 +112,10 @@ func (c Config) faults() (faults []Fault) {
 			}
 		}
 	}
-	if len(c.Peers) > 0 && !seen[c.ID] {
+	if len(c.Peers) > 0 && !seen[c.ID] && !c.Join {
 		fault("id", "%s is not among the peers", c.ID)
 	}
-	if len(c.Peers)%2 == 0 && len(c.Peers) > 0 {
+	if len(c.Peers)%2 == 0 && len(c.Peers) > 0 && !c.Join {
 		fault("peers", "%d nodes: an odd number survives as many losses with fewer nodes", len(c.Peers))
 	}
 	if !c.Dev && (c.TLS.CA == "" || c.TLS.Cert == "" || c.TLS.Key == "") {
@@ -128,8 +129,8 @@ func loopback(host string) bool {
 	return host == "localhost" || (ip != nil && ip.IsLoopback())
 }
 
-// parsePeer reads id=HOST, with the default ports, or id=RAFT/SIDECARS/ADMIN, each host:port.
-func parsePeer(s string) (Peer, error) {
+// ParsePeer reads id=HOST, with the default ports, or id=RAFT/SIDECARS/ADMIN, each host:port.
+func ParsePeer(s string) (Peer, error) {
 	id, rest, ok := strings.Cut(s, "=")
 	if !ok || id == "" || rest == "" {
 		return Peer{}, fmt.Errorf("%q is not id=host or id=raft/sidecars/admin", s)
@@ -177,11 +178,17 @@ func Settings() []Setting {
 				return nil
 			}
 			for s := range strings.SplitSeq(v, ",") {
-				p, err := parsePeer(strings.TrimSpace(s))
+				p, err := ParsePeer(strings.TrimSpace(s))
 				if err != nil {
 					return err
 				}
 				c.Peers = append(c.Peers, p)
+			}
+			return nil
+		}},
+		{"join", "true: wait to be added to a running cluster (quotad member add), never make one", func(c *Config, v string) (err error) {
+			if c.Join, err = strconv.ParseBool(v); err != nil {
+				return fmt.Errorf("%q is neither true nor false", v)
 			}
 			return nil
 		}},

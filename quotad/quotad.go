@@ -124,7 +124,7 @@ func (q *Quotad) open(build string) error {
 
 // peers lists this node alone when none are configured, with the addresses it listens on.
 func (q *Quotad) peers() []Peer {
-	if len(q.cfg.Peers) > 0 {
+	if len(q.cfg.Peers) > 0 || q.cfg.Join {
 		return q.cfg.Peers
 	}
 	return []Peer{{

@@ -38,6 +38,8 @@ type Node interface {
 	Linearizable(ctx context.Context) error
 	Leader() (id, clientAddr, adminAddr string, self bool)
 	Status() replica.Status
+	AddMember(ctx context.Context, p replica.Peer) error
+	RemoveMember(ctx context.Context, id string, force bool) error
 }
 
 // Sidecars lists the connected sidecars.

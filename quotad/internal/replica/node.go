@@ -95,7 +95,7 @@ func (c Config) Validate() error {
 		}
 		ids[p.ID], addresses[p.RaftAddress] = true, true
 	}
-	if len(c.Peers) > 0 && !ids[c.ID] {
+	if len(c.Peers) > 0 && !ids[c.ID] && c.Bootstrap {
 		fault("%q is not among the peers", c.ID)
 	}
 	return errors.Join(errs...)
