@@ -69,7 +69,7 @@ func newQuotad(w *world) *quotad {
 	q.l.OpenPeriods([]ledger.Period{{Period: q.open, EndsMS: int64(q.open)}})
 	q.lead()
 	q.index++
-	w.must(q.l.Define(q.index, q.specs))
+	w.must(q.l.Define(q.index, q.specs, ledger.Fairness{}))
 	q.version++
 	w.witness.learn(q.l)
 	q.tickLoop()
@@ -222,7 +222,7 @@ func (q *quotad) reload() {
 		cs = append(cs, q.l.Counters(m.Incarnation)...)
 	}
 	fresh := ledger.New(q.w.plan.ledger)
-	q.w.must(fresh.Load(q.l.Now(), q.l.Periods(), rs, cs, ms))
+	q.w.must(fresh.Load(q.l.Now(), q.l.Periods(), q.l.Fairness(), rs, cs, ms))
 	if !reflect.DeepEqual(fresh.Resources(), q.l.Resources()) || !reflect.DeepEqual(fresh.Members(), q.l.Members()) {
 		q.w.must(fmt.Errorf("a ledger loaded from records is not the one they are of"))
 	}
@@ -267,7 +267,7 @@ func (q *quotad) change(f func(specs []ledger.Spec) ([]ledger.Spec, bool)) {
 		}
 		q.index++
 		q.specs = specs
-		q.w.must(q.l.Define(q.index, specs))
+		q.w.must(q.l.Define(q.index, specs, ledger.Fairness{}))
 		q.changed()
 	}})
 }

@@ -38,10 +38,13 @@ func (r *resource) giveBack(units int64) {
 
 // charge takes units out of the level, whatever it is. What a bucket owes is bounded, or else one wild report would
 // close it for ever.
-func (r *resource) charge(units int64) {
+func (r *resource) charge(units int64) { r.charge60k(min(units, 80*bucketMax) * perUnit) }
+
+// charge60k is charge in units × perUnit.
+func (r *resource) charge60k(amount int64) {
 	owed := -(r.spec.Burst + debtMinutes*r.spec.Limit) * perUnit
 	if r.level > owed {
-		r.level = max(r.level-min(units, 80*bucketMax)*perUnit, owed)
+		r.level = max(r.level-min(amount, 80*bucketMax*perUnit), owed)
 	}
 }
 

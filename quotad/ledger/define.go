@@ -10,21 +10,31 @@ import (
 // ErrSpecs says that a set of specs cannot be defined.
 var ErrSpecs = errors.New("resources cannot be defined")
 
-// CheckDefine says whether Define would take specs at that index. It changes nothing.
-func (l *Ledger) CheckDefine(index uint64, specs []Spec) error {
+// CheckDefine says whether Define would take specs and fair at that index. It changes nothing.
+func (l *Ledger) CheckDefine(index uint64, specs []Spec, fair Fairness) error {
+	if _, err := newFairness(fair); err != nil {
+		return err
+	}
 	_, _, err := l.prepare(index, specs)
 	return err
 }
 
 // Define makes the whole set of resources what specs say: new ones are created, with ids index<<12 | ordinal in the
 // order of (scope, owner, kind); known ones keep their id and what is out on them, and take the new limits; missing
-// ones are deleted with all their counters. index is the Raft index of the change. Several changes may share one:
-// their ordinals go on. On an error, which wraps ErrSpecs, nothing changed.
-func (l *Ledger) Define(index uint64, specs []Spec) error {
+// ones are deleted with all their counters and children. index is the Raft index of the change. Several changes may
+// share one: their ordinals go on. fair is how pools are divided from now on. On an error, which wraps ErrSpecs,
+// nothing changed.
+func (l *Ledger) Define(index uint64, specs []Spec, fair Fairness) error {
+	newFair, err := newFairness(fair)
+	if err != nil {
+		return err
+	}
 	sorted, next, err := l.prepare(index, specs)
 	if err != nil {
 		return err
 	}
+	l.Enter(index)
+	l.fair = newFair
 	old, i := l.byName, 0
 	byName := make([]*resource, 0, len(sorted))
 	for k := range sorted {

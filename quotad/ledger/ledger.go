@@ -47,6 +47,8 @@ type Ledger struct {
 	byName    []*resource // by scope, owner, kind
 	lastID    uint64      // largest resource id given out
 	zones     []Period    // by time zone
+	fair      fairness
+	index     uint64 // Raft index of the entry at hand
 
 	mark   uint64  // numbers the passes that mark counters
 	claims []claim // scratch space of part
@@ -64,8 +66,12 @@ func New(cfg Config) *Ledger {
 		members:   map[uint64]*member{},
 		resources: map[uint64]*resource{},
 		touch:     touched{round: 1},
+		fair:      fairness{reserves: usualReserves},
 	}
 }
+
+// Enter begins a Raft entry: children made until the next one have ids of its index. It never goes back.
+func (l *Ledger) Enter(index uint64) { l.index = max(l.index, min(index, indexMax)) }
 
 // Now returns the ledger's time in milliseconds.
 func (l *Ledger) Now() int64 { return l.now }

@@ -26,6 +26,7 @@ const (
 	creditsMax   = 1024    // credits of a budget in a period; beyond: CreditFull
 	alertsMax    = 16      // alert thresholds of a budget; beyond: Define fails
 	sharesMax    = 8       // unacknowledged versions of a share; beyond, it does not change until acknowledged
+	teamsMax     = 1 << 16 // weights of teams; beyond: Define fails
 	eventsMax    = 1 << 16 // pending wakes; beyond, they are dropped: they are hints
 )
 

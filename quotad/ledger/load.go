@@ -13,10 +13,10 @@ var ErrRecords = errors.New("ledger records do not fit together")
 // Load replaces the whole state by that of records, in any order. The ledger then behaves as the one did that the
 // records are of, but for who waits to be woken. Nothing is touched by it. On an error, which wraps ErrRecords, the
 // ledger is empty.
-func (l *Ledger) Load(now int64, periods []Period, rs []ResourceState, cs []CounterState, ms []MemberState) error {
+func (l *Ledger) Load(now int64, periods []Period, fair Fairness, rs []ResourceState, cs []CounterState, ms []MemberState) error {
 	fresh := New(l.cfg)
 	*l = *fresh
-	if err := fresh.load(now, periods, rs, cs, ms); err != nil {
+	if err := fresh.load(now, periods, fair, rs, cs, ms); err != nil {
 		return err
 	}
 	if err := fresh.Check(); err != nil {
@@ -26,9 +26,13 @@ func (l *Ledger) Load(now int64, periods []Period, rs []ResourceState, cs []Coun
 	return nil
 }
 
-func (l *Ledger) load(now int64, periods []Period, rs []ResourceState, cs []CounterState, ms []MemberState) error {
+func (l *Ledger) load(now int64, periods []Period, fair Fairness, rs []ResourceState, cs []CounterState, ms []MemberState) error {
 	if now < 0 || now > stampMax {
 		return fmt.Errorf("%w: time %d", ErrRecords, now)
+	}
+	var err error
+	if l.fair, err = newFairness(fair); err != nil {
+		return fmt.Errorf("%w: %w", ErrRecords, err)
 	}
 	l.now = now
 	l.zones = slices.Clone(periods)

@@ -116,13 +116,16 @@ func (l *Ledger) change(m *member, f func(), each func(c *counter)) {
 }
 
 // lapse: m has been silent for too long. It has stopped using its bucket leases, so they are forfeited for good, but
-// for what requests still hold. Money needs no clock: it is only called suspense.
+// for what requests still hold. Since they ended it may have used its share, while the bucket refilled in full: that
+// is made up for. Money needs no clock: it is only called suspense.
 func (l *Ledger) lapse(m *member) {
+	alone := l.cfg.LapseAfterMS - l.cfg.UsableForMS
 	l.change(m, func() { m.lapsed = true }, func(c *counter) {
 		if c.p.res.money() {
 			c.suspense = c.out()
 		} else {
 			c.forfeited += c.idle()
+			c.p.res.charge60k(mulSat(worstShare(c.shares), alone))
 		}
 	})
 	l.reschedule(m)

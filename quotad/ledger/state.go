@@ -2,8 +2,8 @@ package ledger
 
 import "slices"
 
-// The State types are the ledger's records: what the machine outside writes to disk. Together with the time and the
-// periods they are the whole state, except who waits to be woken.
+// The State types are the ledger's records: what the machine outside writes to disk. Together with the time, the
+// periods and the fairness they are the whole state, except who waits to be woken.
 
 // ResourceState mirrors raftlog.v1.ResourceState.
 type ResourceState struct {
@@ -18,6 +18,14 @@ type ResourceState struct {
 	Level60k      int64 // units × 60,000
 	LevelAtMS     int64
 	Periods       []BudgetPeriodState // ascending
+	Each          Each
+	Of            uint64 // a child: what it is a child of; the rest of its spec stands there
+	Name          string // a child's
+	UsedAtMS      int64  // a child: its last use; a pool: when it was divided last
+	KeepMS        int64
+	SetAside60k   int64 // a claimant: what is set aside for it, units × 60,000; negative: what it drew ahead
+	Currency      string
+	Rates         []Rate // ascending
 }
 
 // BudgetPeriodState mirrors raftlog.v1.BudgetPeriodState.
@@ -35,6 +43,7 @@ type BudgetPeriodState struct {
 	ToldPermille    []int64 // those of them that someone was told of; ascending
 	Closed          bool
 	CreditIDs       []string // sorted
+	PerUSDNano      int64    // rate the cap was converted with; 0 for USD
 }
 
 // CounterKey names a counter.

@@ -196,7 +196,7 @@ func (p *player) spec(words []string) {
 }
 
 func (p *player) define(index uint64) {
-	if err := p.l.Define(index, p.specs); err != nil {
+	if err := p.l.Define(index, p.specs, Fairness{}); err != nil {
 		p.say("%v", err)
 	}
 	for _, r := range p.l.Resources() {
