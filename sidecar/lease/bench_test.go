@@ -6,7 +6,7 @@ import (
 	"go.uber.org/zap"
 )
 
-var benchNeeds = []Need{{1, 1}, {3, 1000}}
+var benchNeeds = []Need{need(1, 1), need(3, 1000)}
 
 // benchClient has a journal on disk and all the balance it needs.
 func benchClient(b testing.TB) *Client {
@@ -29,7 +29,7 @@ func benchClient(b testing.TB) *Client {
 
 func BenchmarkAcquireSettle(b *testing.B) {
 	c := benchClient(b)
-	note, used := make([]byte, 120), []Need{{1, 1}, {3, 700}}
+	note, used := make([]byte, 120), []Need{need(1, 1), need(3, 700)}
 	b.ReportAllocs()
 	for b.Loop() {
 		h, v := c.Acquire(nil, Share, benchNeeds, note)
@@ -59,7 +59,7 @@ func TestAcquireDoesNotAllocate(t *testing.T) {
 		t.Log("the race detector allocates: only run, not counted")
 	}
 	c := benchClient(t)
-	note, used := make([]byte, 120), []Need{{1, 1}, {3, 700}}
+	note, used := make([]byte, 120), []Need{need(1, 1), need(3, 700)}
 	got := testing.AllocsPerRun(5000, func() {
 		h, v := c.Acquire(nil, Share, benchNeeds, note)
 		if !v.OK {

@@ -282,15 +282,28 @@ func (c *Client) Settle(h Hold, used []Need) {
 }
 
 // Remaining is what is left of a resource to all: quotad's last word and the balance here. resetIn is the time until a
-// bucket is full or a budget's period ends. ok is false while nothing is known.
+// bucket is full or a budget's period ends. ok is false while nothing is known, and for what is one for each name.
 func (c *Client) Remaining(resource uint64) (left, limit int64, resetIn time.Duration, ok bool) {
+	return c.RemainingOf(resource, "")
+}
+
+// RemainingOf is Remaining of the one of a name. For a claimant of a pool it is what the pool has left for it.
+func (c *Client) RemainingOf(resource uint64, name string) (left, limit int64, resetIn time.Duration, ok bool) {
 	c.mu.Lock()
-	left, limit, full, endsMS, ok := c.m.Remaining(resource)
+	left, limit, full, endsMS, ok := c.m.Remaining(resource, name)
 	c.mu.Unlock()
 	if endsMS != 0 {
 		full = max(0, time.Until(time.UnixMilli(endsMS)))
 	}
 	return left, limit, full, ok
+}
+
+// ProviderLeft takes the provider's word on what is left of a pool to all who use it, in the pool's unit. The next renew
+// brings it to quotad. resource is the pool's id in the snapshot; for anything else it does nothing.
+func (c *Client) ProviderLeft(resource uint64, left int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.m.ProviderLeft(c.cfg.Now(), resource, left)
 }
 
 // Run renews until ctx is cancelled. It must run exactly once.

@@ -38,7 +38,7 @@ type segment struct {
 }
 
 const (
-	journalMagic   = 0x314c4a4543554c53 // "SLUCEJL1"
+	journalMagic   = 0x324c4a4543554c53 // "SLUCEJL2"
 	headerBytes    = 128
 	headerSummed   = 48 // magic, generation, incarnation, inode, boot id
 	tailAt         = 64
@@ -56,6 +56,7 @@ const (
 	recordStandby  = 6
 	recordFinal    = 7
 	recordFiled    = 8
+	recordForget   = 9
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

@@ -79,10 +79,10 @@ func childSpends(dir string) {
 	for i := 0; ; i++ {
 		if i >= len(holds) {
 			used := int64(100 + i%7)
-			c.Settle(holds[i%len(holds)], []Need{{1, 1}, {3, used}})
+			c.Settle(holds[i%len(holds)], []Need{need(1, 1), need(3, used)})
 			fmt.Fprintln(os.Stdout, "s", i-len(holds), used)
 		}
-		h, v := c.Acquire(nil, Share, []Need{{1, 1}, {3, 1000}}, []byte(strconv.Itoa(i)))
+		h, v := c.Acquire(nil, Share, []Need{need(1, 1), need(3, 1000)}, []byte(strconv.Itoa(i)))
 		if !v.OK {
 			fmt.Fprintf(os.Stdout, "fault %+v\n", v)
 			return
@@ -141,7 +141,7 @@ func TestKill9(t *testing.T) {
 			lost := map[string]bool{}
 			for _, l := range c.Predecessor() {
 				lost[string(l.Note)] = true
-				if len(l.Needs) != 2 || l.Needs[1] != (Need{3, 1000}) {
+				if len(l.Needs) != 2 || l.Needs[1] != (need(3, 1000)) {
 					t.Fatalf("lost %+v", l)
 				}
 			}
@@ -187,7 +187,7 @@ func TestLostAcrossTwoDeaths(t *testing.T) {
 			}
 		}
 		rich(c)
-		c.Acquire(nil, Share, []Need{{3, 10}}, []byte("n"))
+		c.Acquire(nil, Share, []Need{need(3, 10)}, []byte("n"))
 		if err := c.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -240,7 +240,7 @@ func childOnFullDisk(dir string) {
 		return
 	}
 	rich(c)
-	h, v := c.Acquire(nil, Share, []Need{{3, 10}}, []byte("n"))
+	h, v := c.Acquire(nil, Share, []Need{need(3, 10)}, []byte("n"))
 	c.Settle(h, nil)
 	s := c.Stats()
 	fmt.Fprintln(os.Stdout, v.OK, s.Journal.OK, s.PendingFinals, strings.Contains(s.Journal.Why, "allocate"))
@@ -288,7 +288,7 @@ func TestNoDirectory(t *testing.T) {
 	if s := c.Stats(); s.Journal.OK || s.Journal.Why == "" {
 		t.Fatalf("got %+v", s.Journal)
 	}
-	if _, v := c.Acquire(nil, Share, []Need{{3, 10}}, []byte("n")); !v.OK {
+	if _, v := c.Acquire(nil, Share, []Need{need(3, 10)}, []byte("n")); !v.OK {
 		t.Fatalf("got %+v", v)
 	}
 }
@@ -304,11 +304,11 @@ func TestFileCutUnderTheMapping(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	h, v := c.Acquire(nil, Share, []Need{{3, 10}}, []byte("n"))
+	h, v := c.Acquire(nil, Share, []Need{need(3, 10)}, []byte("n"))
 	if !v.OK {
 		t.Fatalf("got %+v", v)
 	}
-	c.Settle(h, []Need{{3, 7}})
+	c.Settle(h, []Need{need(3, 7)})
 	if s := c.Stats(); s.Journal.OK || s.Journal.Why != "memory fault" || s.Counters[1].Spent != 7 {
 		t.Fatalf("got %+v", s)
 	}
@@ -334,7 +334,7 @@ func TestRolledBackOrCopied(t *testing.T) {
 		}
 	}
 	rich(c) // another renew
-	c.Acquire(nil, Share, []Need{{3, 10}}, nil)
+	c.Acquire(nil, Share, []Need{need(3, 10)}, nil)
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ func newOutage(t *testing.T) *bed {
 	b.m.Connected(b.now)
 	b.l.shares = []*quotav1.Share{{Resource: 1, PerMinute: 60}, {Resource: tokensID, PerMinute: 6000}}
 	b.l.version = 1
-	w := b.ask(Need{1, 1}, Need{tokensID, 100}, Need{moneyID, 1000}, Need{softID, 10})
+	w := b.ask(need(1, 1), need(tokensID, 100), need(moneyID, 1000), need(softID, 10))
 	b.exchange()
 	b.m.Settle(w.Hold, nil)
 	b.m.Disconnected(b.now)
@@ -29,15 +29,15 @@ func (b *bed) leaseEnds() { b.now = b.m.usableUntil }
 
 func TestAwayUsesTheLeaseToItsEnd(t *testing.T) {
 	b := newOutage(t)
-	b.must(Need{1, 3})
-	v := b.refused(Share, Unavailable, Need{1, 1}) // the share must wait: quotad still counts the lease
+	b.must(need(1, 3))
+	v := b.refused(Share, Unavailable, need(1, 1)) // the share must wait: quotad still counts the lease
 	if want := time.Duration(b.m.usableUntil - b.now); v.RetryAfter != want {
 		t.Fatalf("retry after %v, want the end of the lease, %v", v.RetryAfter, want)
 	}
 	b.leaseEnds()
 	b.after(time.Second)
-	b.must(Need{1, 1}) // one a second trickles
-	if v := b.refused(Share, Unavailable, Need{1, 1}); v.RetryAfter != time.Second {
+	b.must(need(1, 1)) // one a second trickles
+	if v := b.refused(Share, Unavailable, need(1, 1)); v.RetryAfter != time.Second {
 		t.Fatalf("retry after %v, want 1s", v.RetryAfter)
 	}
 }
@@ -48,17 +48,17 @@ func TestAwayModes(t *testing.T) {
 		need   Need
 		ok     bool
 	}{
-		"share, bucket":              {Share, Need{1, 1}, true},
-		"zero mode is share":         {0, Need{1, 1}, true},
-		"share, money on lease":      {Share, Need{moneyID, 3000}, true},
-		"share, money beyond":        {Share, Need{moneyID, 4000}, false},
-		"share, soft beyond":         {Share, Need{softID, 500}, false},
-		"open, hard budget on lease": {Open, Need{moneyID, 3000}, true},
-		"open, hard budget beyond":   {Open, Need{moneyID, 4000}, false},
-		"open, soft budget beyond":   {Open, Need{softID, 500}, true},
-		"open, bucket beyond":        {Open, Need{1, 50}, false},
-		"closed":                     {Closed, Need{1, 1}, false},
-		"closed, money on lease":     {Closed, Need{moneyID, 1}, false},
+		"share, bucket":              {Share, need(1, 1), true},
+		"zero mode is share":         {0, need(1, 1), true},
+		"share, money on lease":      {Share, need(moneyID, 3000), true},
+		"share, money beyond":        {Share, need(moneyID, 4000), false},
+		"share, soft beyond":         {Share, need(softID, 500), false},
+		"open, hard budget on lease": {Open, need(moneyID, 3000), true},
+		"open, hard budget beyond":   {Open, need(moneyID, 4000), false},
+		"open, soft budget beyond":   {Open, need(softID, 500), true},
+		"open, bucket beyond":        {Open, need(1, 50), false},
+		"closed":                     {Closed, need(1, 1), false},
+		"closed, money on lease":     {Closed, need(moneyID, 1), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newOutage(t)
@@ -75,11 +75,11 @@ func TestAwayModes(t *testing.T) {
 func TestOpenIsRecorded(t *testing.T) {
 	b := newOutage(t)
 	b.leaseEnds()
-	h, v, _ := b.m.Reserve(b.now, Open, []Need{{softID, 500}}, nil)
+	h, v, _ := b.m.Reserve(b.now, Open, []Need{need(softID, 500)}, nil)
 	if !v.OK || b.m.stats.opened != 1 {
 		t.Fatalf("got %+v", v)
 	}
-	b.m.Settle(h, []Need{{softID, 400}})
+	b.m.Settle(h, []Need{need(softID, 400)})
 	b.m.Connected(b.now)
 	b.exchange()
 	if a := b.l.account(7, counterKey{softID, jan}); a.spent != 400 {
@@ -92,8 +92,8 @@ func TestTrickleIsNotCharged(t *testing.T) {
 	b.leaseEnds()
 	b.after(time.Second)
 	before := *b.counter(1, 0)
-	h := b.must(Need{1, 1}, Need{moneyID, 500})
-	b.m.Settle(h, []Need{{1, 1}, {moneyID, 200}})
+	h := b.must(need(1, 1), need(moneyID, 500))
+	b.m.Settle(h, []Need{need(1, 1), need(moneyID, 200)})
 	if c := b.counter(1, 0); c.spent != before.spent || c.held != before.held {
 		t.Fatalf("the share's spend reached the counter: %+v", c)
 	}
@@ -106,39 +106,39 @@ func TestTrickleAllOrNothing(t *testing.T) {
 	b := newOutage(t)
 	b.leaseEnds()
 	b.after(2 * time.Second)
-	b.refused(Share, Unavailable, Need{1, 1}, Need{tokensID, 5000})
-	b.must(Need{1, 1}, Need{tokensID, 200}) // the request of the refused one is still there
+	b.refused(Share, Unavailable, need(1, 1), need(tokensID, 5000))
+	b.must(need(1, 1), need(tokensID, 200)) // the request of the refused one is still there
 }
 
 func TestStandby(t *testing.T) {
 	b := newOutage(t)
 	b.now = b.m.standbyUntil - 1
-	b.must(Need{1, 1})
+	b.must(need(1, 1))
 	b.after(time.Minute)
 	for _, outage := range []Outage{Share, Open, Closed} {
-		b.refused(outage, Unavailable, Need{1, 1})
-		b.refused(outage, Unavailable, Need{softID, 1})
+		b.refused(outage, Unavailable, need(1, 1))
+		b.refused(outage, Unavailable, need(softID, 1))
 	}
 }
 
 func TestNeverReached(t *testing.T) {
 	b := newBed(t)
-	b.ask(Need{1, 1}) // quotad may still come
+	b.ask(need(1, 1)) // quotad may still come
 	b.after(5 * time.Second)
-	b.refused(Open, Unavailable, Need{softID, 1})
-	b.refused(Share, Unavailable, Need{1, 1})
+	b.refused(Open, Unavailable, need(softID, 1))
+	b.refused(Share, Unavailable, need(1, 1))
 	b.m.Inherit(b.now, []*quotav1.Share{{Resource: 1, PerMinute: 60}}, b.now+int64(time.Minute))
-	b.refused(Share, Unavailable, Need{1, 1}) // from empty
+	b.refused(Share, Unavailable, need(1, 1)) // from empty
 	b.after(time.Second)
-	b.must(Need{1, 1})
+	b.must(need(1, 1))
 	b.after(time.Minute)
-	b.refused(Share, Unavailable, Need{1, 1}) // a restart never makes it longer
+	b.refused(Share, Unavailable, need(1, 1)) // a restart never makes it longer
 }
 
 func TestSilentQuotad(t *testing.T) {
 	b := newOutage(t)
 	b.m.Connected(b.now) // a session, but nobody answers
-	w := b.ask(Need{1, 30})
+	w := b.ask(need(1, 30))
 	if b.m.Poll(b.now) == nil {
 		t.Fatal("no renew")
 	}
@@ -147,10 +147,10 @@ func TestSilentQuotad(t *testing.T) {
 	if w.Verdict.Reason != Unavailable || w.Verdict.Waited != 2500*time.Millisecond {
 		t.Fatalf("got %+v", w.Verdict)
 	}
-	b.refused(Share, Unavailable, Need{1, 30}) // at once from now on
+	b.refused(Share, Unavailable, need(1, 30)) // at once from now on
 	b.leaseEnds()
 	b.after(time.Second)
-	b.must(Need{1, 1}) // and the share serves
+	b.must(need(1, 1)) // and the share serves
 }
 
 // TestTrickleRate: over any stretch of time a share gives at most its rate and its depth: one request, or 5 s of the
@@ -213,12 +213,12 @@ func TestLoweredLimitLowersTheShare(t *testing.T) {
 	b := newOutage(t)
 	b.leaseEnds()
 	b.after(2 * time.Second)
-	b.must(Need{1, 1})
+	b.must(need(1, 1))
 	b.m.Configure(b.now, []*quotav1.Resource{bucketOf(1, 6, 60)})
 	b.after(5 * time.Second)
-	v := b.refused(Share, Unavailable, Need{1, 1}) // 6 a minute from now on
+	v := b.refused(Share, Unavailable, need(1, 1)) // 6 a minute from now on
 	b.now += int64(v.RetryAfter)
-	b.must(Need{1, 1})
+	b.must(need(1, 1))
 	if v.RetryAfter > 5*time.Second {
 		t.Fatalf("retry after %v, want the rest of 10s", v.RetryAfter)
 	}

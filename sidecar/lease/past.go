@@ -79,7 +79,7 @@ func (p *past) apply(kind byte, b []byte) bool {
 		p.totals[counterKey{c.Resource, c.Period}] = c
 	case recordReserve:
 		id, h := d.u64(), &pastHold{}
-		h.note = slices.Clone(d.bytes(int(d.u8())))
+		h.note = slices.Clone(d.bytes(int(d.u16())))
 		for n := d.u8(); n > 0 && !d.bad; n-- {
 			h.needs = append(h.needs, pastNeed{d.u64(), d.u32(), int64(d.u64())})
 		}
@@ -92,6 +92,8 @@ func (p *past) apply(kind byte, b []byte) bool {
 		for len(d.b) > 0 && !d.bad {
 			p.spend(d.u64(), d.u32(), int64(d.u64()))
 		}
+	case recordForget:
+		p.forget(counterKey{d.u64(), d.u32()})
 	case recordRenew:
 		p.seq = d.u64()
 	case recordShares:
@@ -126,6 +128,18 @@ func (p *past) spend(resource uint64, period uint32, amount int64) {
 	c.Spent += amount
 }
 
+// forget ends a counter. What runs on it settles to nobody.
+func (p *past) forget(key counterKey) {
+	delete(p.totals, key)
+	for _, h := range p.holds {
+		for i := range h.needs {
+			if n := &h.needs[i]; n.resource == key.resource && n.period == key.period {
+				n.period = uncharged
+			}
+		}
+	}
+}
+
 // lost are the reservations without a settle, oldest first.
 func (p *past) lost() []LostHold {
 	out := make([]LostHold, 0, len(p.holds))
@@ -133,7 +147,7 @@ func (p *past) lost() []LostHold {
 		h := p.holds[id]
 		l := LostHold{Note: h.note}
 		for _, n := range h.needs {
-			l.Needs = append(l.Needs, Need{n.resource, n.amount})
+			l.Needs = append(l.Needs, Need{Resource: n.resource, Amount: n.amount})
 		}
 		out = append(out, l)
 	}
@@ -192,6 +206,13 @@ func (d *decoder) bytes(n int) []byte {
 func (d *decoder) u8() byte {
 	if b := d.bytes(1); b != nil {
 		return b[0]
+	}
+	return 0
+}
+
+func (d *decoder) u16() uint16 {
+	if b := d.bytes(2); b != nil {
+		return le.Uint16(b)
 	}
 	return 0
 }
