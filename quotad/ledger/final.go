@@ -16,6 +16,9 @@ func (l *Ledger) FileFinal(f FileFinal) (done bool) {
 		return false
 	}
 	for i := range f.Counters {
+		if c := m.find(f.Counters[i].Resource, f.Counters[i].Period); c != nil && l.knowsMore(m) {
+			l.adoptCounter(c, &f.Counters[i])
+		}
 		l.raiseSpent(m, &f.Counters[i])
 	}
 	if !f.Proven || f.Seq < m.seq {
@@ -47,7 +50,7 @@ func (l *Ledger) raiseSpent(m *member, f *Counter) {
 	}
 	more := f.Spent - c.spent
 	over := max(0, more-c.out())
-	if over > l.debtMax(m, c.p, c) {
+	if over > l.debtMax(m, c.p, c) && !l.knowsMore(m) {
 		return
 	}
 	l.lift(c)
@@ -55,7 +58,6 @@ func (l *Ledger) raiseSpent(m *member, f *Counter) {
 	c.granted += over
 	c.suspense = c.out() // m has lapsed
 	l.put(c)
-	c.p.settled += more
-	c.p.free -= over
+	c.p.free += l.settle(c.p, more) - over
 	l.alert(c.p)
 }

@@ -21,13 +21,16 @@ const (
 	resourcesMax = 1 << 20 // beyond: Define fails
 	ordinalsMax  = 1 << 12 // resources made by one Define; beyond: it fails
 	indexMax     = 1 << 50 // Raft index
-	zonesMax     = 1024    // time zones; periods of further ones are ignored
-	periodsMax   = 3       // periods a budget keeps; opening another drops the oldest
-	creditsMax   = 1024    // credits of a budget in a period; beyond: CreditFull
-	alertsMax    = 16      // alert thresholds of a budget; beyond: Define fails
-	sharesMax    = 8       // unacknowledged versions of a share; beyond, it does not change until acknowledged
-	teamsMax     = 1 << 16 // weights of teams; beyond: Define fails
-	eventsMax    = 1 << 16 // pending wakes; beyond, they are dropped: they are hints
+
+	restoreMarginMS = 1_100      // after a restore nothing is granted for the time of a lapse and this
+	learnMS         = 86_400_000 // and for this long usage shows what was spent
+	zonesMax        = 1024       // time zones; periods of further ones are ignored
+	periodsMax      = 3          // periods a budget keeps; opening another drops the oldest
+	creditsMax      = 1024       // credits of a budget in a period; beyond: CreditFull
+	alertsMax       = 16         // alert thresholds of a budget; beyond: Define fails
+	sharesMax       = 8          // unacknowledged versions of a share; beyond, it does not change until acknowledged
+	teamsMax        = 1 << 16    // weights of teams; beyond: Define fails
+	eventsMax       = 1 << 16    // pending wakes; beyond, they are dropped: they are hints
 )
 
 // Bounds on numbers. They are chosen so that no sum in this package overflows an int64.

@@ -92,6 +92,7 @@ func (l *Ledger) loadResource(s *ResourceState) error {
 		r.pools = append(r.pools, &pool{
 			res: r, period: p.Period, endsMS: p.EndsMS, cap: p.Cap, credits: p.Credits, settled: p.Settled, free: p.Free,
 			alerted: slices.Clone(p.AlertedPermille), told: slices.Clone(p.ToldPermille), closed: p.Closed, creditIDs: slices.Clone(p.CreditIDs),
+			learned: p.Learned, raised: p.Raised,
 		})
 	}
 	l.resources[r.id] = r
@@ -109,6 +110,7 @@ func (l *Ledger) loadMember(s *MemberState) error {
 		standbyAt: s.StandbyAtMS, joined: s.JoinedMS, lapsed: s.Lapsed, ended: s.Lapsed && s.StandbyAtMS <= l.now,
 		fenced: s.Fenced, left: s.Left, shareVersion: s.ShareVersion, shareAcked: s.ShareAcked, at: -1,
 	}
+	m.epoch = s.Epoch
 	l.members[m.incarnation] = m
 	l.order = append(l.order, m)
 	return nil

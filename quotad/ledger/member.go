@@ -29,6 +29,7 @@ type member struct {
 	left         bool
 	shareVersion uint64
 	shareAcked   uint64
+	epoch        uint64     // of the last restore it is known to have heard of
 	counters     []*counter // by resource and period
 
 	woken   bool
@@ -70,7 +71,7 @@ func (l *Ledger) join(incarnation uint64, identity string) *member {
 		return nil
 	}
 	m := &member{
-		incarnation: incarnation, identity: identity, joined: l.now, at: -1,
+		incarnation: incarnation, identity: identity, joined: l.now, epoch: l.restored.Epoch, at: -1,
 		lapseAt: l.now + l.cfg.LapseAfterMS, standbyAt: l.now + l.standby(),
 	}
 	l.addMember(m)

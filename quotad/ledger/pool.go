@@ -27,6 +27,7 @@ type pool struct {
 	endsMS, cap, credits, settled, free int64
 	alerted, told                       []int64 // thresholds, thousandths, ascending
 	closed                              bool
+	learned, raised                     int64 // after a restore: spent as usage says; part of settled that only usage says
 	creditIDs                           []string
 
 	sums

@@ -11,6 +11,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"time"
 
@@ -172,6 +173,21 @@ func (n *Node) AddMember(ctx context.Context, p Peer) error { return n.addMember
 func (n *Node) RemoveMember(ctx context.Context, id string, force bool) error {
 	return n.removeMember(ctx, id, force)
 }
+
+// Backup writes the whole state as it is at one moment, with everything that was acknowledged before the call. build is
+// noted in it. Only the leader does: errors as of Linearizable, and what the disk or w says.
+func (n *Node) Backup(ctx context.Context, w io.Writer, build string) error {
+	return n.backup(ctx, w, build)
+}
+
+// Restore replaces the whole state by that of a backup that ReadBackup found good, and begins an epoch. keepID leaves
+// the cluster its id. It blocks until the state is replaced on this node. Errors as of Propose.
+func (n *Node) Restore(ctx context.Context, r io.Reader, keepID bool, actor, note string) (RestoreOutcome, error) {
+	return n.restore(ctx, r, keepID, actor, note)
+}
+
+// Dir is the data directory.
+func (n *Node) Dir() string { return n.cfg.DataDir }
 
 // Leader names the leader as far as this node knows; empty during an election. self is true only when this node leads
 // and serves.

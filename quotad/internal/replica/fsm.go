@@ -100,8 +100,7 @@ func (f *fsm) Apply(l *raft.Log) any {
 		f.violations++
 		f.log.Error("the books do not balance", zap.Uint64("index", l.Index), zap.Error(err))
 	}
-	records, signal := f.machine.collect()
-	f.state.Append(l.Index, records)
+	signal := f.machine.collectTo(l.Index, f.state)
 	f.applied, f.advanced = l.Index, time.Now()
 	f.wake()
 	f.noteCluster()
@@ -123,7 +122,7 @@ func (f *fsm) wake() {
 
 // noteCluster says once that the cluster's id is known and not yet in the directory. The caller holds mu.
 func (f *fsm) noteCluster() {
-	if f.machine.ClusterID() == "" || f.machine.ClusterID() == f.clusterID() {
+	if f.machine.GroupID() == "" || f.machine.GroupID() == f.clusterID() {
 		return
 	}
 	select {
@@ -150,8 +149,8 @@ func (f *fsm) Restore(r io.ReadCloser) error {
 		if m, err = loadMachine(f.cfg.Ledger, load); err != nil {
 			return err
 		}
-		if own := f.clusterID(); own != "" && m.ClusterID() != own {
-			return fmt.Errorf("snapshot of cluster %q, not %q: %w", m.ClusterID(), own, store.ErrOtherCluster)
+		if own := f.clusterID(); own != "" && m.GroupID() != own {
+			return fmt.Errorf("snapshot of cluster %q, not %q: %w", m.GroupID(), own, store.ErrOtherCluster)
 		}
 		return nil
 	})

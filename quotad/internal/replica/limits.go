@@ -63,6 +63,13 @@ const (
 	// peerConnsMax is how many idle connections to a peer are kept.
 	peerConnsMax = 3
 
+	// restoreChunkBytes is how much of a backup goes into one entry.
+	restoreChunkBytes = 192 << 10
+	// restoreBytesMax bounds a compressed backup, which is held in memory until it is whole. A larger one is refused.
+	restoreBytesMax = 512 << 20
+	// restoreSkips is how far names go on after a restore: further than any cluster could have come since the backup.
+	restoreSkips = 1 << 36
+
 	// sealedNameMax is the longest name of a sealed credential in bytes. A longer one is refused: it is a key in the
 	// state file, where it must fit.
 	sealedNameMax = 256

@@ -145,7 +145,7 @@ func (n *Node) start() error {
 		return fmt.Errorf("load state: %w", err)
 	}
 	var cluster string
-	n.fsm.view(func(m *Machine) { cluster = m.ClusterID() })
+	n.fsm.view(func(m *Machine) { cluster = m.GroupID() })
 	if cluster != "" {
 		if err := n.store.SetClusterID(cluster); err != nil {
 			return err
@@ -249,7 +249,7 @@ func (n *Node) runHalt(ctx context.Context) error {
 			return n.fsm.halted
 		case <-n.fsm.clusterCh:
 			var cluster string
-			n.fsm.view(func(m *Machine) { cluster = m.ClusterID() })
+			n.fsm.view(func(m *Machine) { cluster = m.GroupID() })
 			switch err := n.store.SetClusterID(cluster); {
 			case errors.Is(err, store.ErrOtherCluster):
 				return fmt.Errorf("replica: %w", err)

@@ -21,7 +21,7 @@ var (
 	// ErrOtherCluster: the directory belongs to another cluster.
 	ErrOtherCluster = errors.New("data directory belongs to another cluster")
 	// ErrNewerFormat: the directory was written by a newer version.
-	ErrNewerFormat = errors.New("data directory has a newer format")
+	ErrNewerFormat = errors.New("it was written by a newer version of quotad")
 	// ErrIncomplete: log, snapshots and state file do not belong together: something was deleted by hand.
 	ErrIncomplete = errors.New("data directory is incomplete")
 )

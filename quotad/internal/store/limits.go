@@ -8,6 +8,10 @@ const (
 	formatVersion = 1
 	// snapshotFormat is the format of the snapshot stream. A newer one is refused.
 	snapshotFormat = 1
+	// backupFormat is the format of backups. A newer one is refused.
+	backupFormat = 1
+	// viewRetryEvery is how soon the file is looked at again while a snapshot holds it up.
+	viewRetryEvery = 20 * time.Millisecond
 	// snapshotsKept is how many snapshots stay on disk, so that a damaged newest one is not the end.
 	snapshotsKept = 2
 
