@@ -293,6 +293,7 @@ func (s *Sidecar) Connected(w *quotav1.Welcome) {
 	s.cluster.Store(&w.ClusterId)
 	s.lease.Connected(s.link)
 	s.usage.Connected(s.link)
+	s.usage.Epoch(w.GetEpoch())
 	s.rollups.Connected(s.link)
 }
 
@@ -309,6 +310,7 @@ func (s *Sidecar) Handle(m *quotav1.SessionResponse) {
 	case *quotav1.SessionResponse_RenewReply:
 		before := s.lease.Incarnation()
 		s.lease.HandleRenewReply(m.RenewReply)
+		s.usage.Epoch(m.RenewReply.GetEpoch())
 		if s.lease.Incarnation() != before {
 			s.link.Restart("fenced: going on as a new incarnation") // a session belongs to one incarnation
 		}

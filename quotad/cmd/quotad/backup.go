@@ -197,7 +197,7 @@ func restoreTable(w io.Writer, m *adminv1.RestoreResponse) {
 	fmt.Fprintln(w, "\nSpent since the backup and recorded nowhere, by processes that are gone with their disks, can be at most:")
 	row(w, "SCOPE", "OWNER", "PERIOD", "AT MOST")
 	for _, u := range m.GetUnknown() {
-		most := "$" + dollars(u.GetAtMostNano())
+		most := dollars(u.GetAtMostNano())
 		if !u.GetHard() {
 			most += " and what a soft budget let pass"
 		}
