@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -25,6 +26,7 @@ type Config struct {
 	KeyFile     string        // seals provider credentials; default key in DataDir, made with Dev
 	LogLevel    zapcore.Level // default info
 	TLS         TLSFiles      // required unless Dev
+	Operators   []string      // SPIFFE ids that may use the admin API, * stands for anything but a slash; none: whoever is no sidecar
 	Dev         bool          // no TLS, loopback only
 	Host        Host          // what it has of its machine
 }
@@ -118,6 +120,11 @@ func (c Config) faults() (faults []Fault) {
 	if len(c.Peers)%2 == 0 && len(c.Peers) > 0 && !c.Join {
 		fault("peers", "%d nodes: an odd number survives as many losses with fewer nodes", len(c.Peers))
 	}
+	for _, o := range c.Operators {
+		if _, err := path.Match(o, ""); err != nil || !strings.HasPrefix(o, "spiffe://") {
+			fault("admin.operators", "%q is not a SPIFFE id or a pattern of them, such as spiffe://example.org/ops/*", o)
+		}
+	}
 	if !c.Dev && (c.TLS.CA == "" || c.TLS.Cert == "" || c.TLS.Key == "") {
 		fault("tls", "tls.ca, tls.cert and tls.key are required outside --dev")
 	}
@@ -193,6 +200,16 @@ func Settings() []Setting {
 			return nil
 		}},
 		{"key_file", "file with the keys that seal provider credentials", text(func(c *Config) *string { return &c.KeyFile })},
+		{"admin.operators", "SPIFFE ids that may use the admin API, comma between them; * stands for anything but a slash. None: every certificate that is no sidecar's",
+			func(c *Config, v string) error {
+				c.Operators = nil
+				for o := range strings.SplitSeq(v, ",") {
+					if o = strings.TrimSpace(o); o != "" {
+						c.Operators = append(c.Operators, o)
+					}
+				}
+				return nil
+			}},
 		{"log_level", "debug, info, warn or error", func(c *Config, v string) error {
 			return c.LogLevel.UnmarshalText([]byte(v))
 		}},

@@ -56,15 +56,25 @@ type Service struct {
 	node     Node
 	ring     *keyring.Keyring
 	sidecars Sidecars
-	build    string
+	cfg      Config
 	log      *zap.Logger
 }
 
 var _ adminv1connect.AdminServiceHandler = (*Service)(nil)
 
+// Config is what the service is told of its program.
+type Config struct {
+	Build string
+	// Operators are the SPIFFE ids, or patterns as of path.Match, of certificates that may call. None: all but those of
+	// sidecars that the configuration names.
+	Operators []string
+	// Certificate says what is wrong with the node's certificate, and when it ends; the zero time without one.
+	Certificate func() (problem string, ends time.Time)
+}
+
 // New makes the service.
-func New(node Node, ring *keyring.Keyring, sidecars Sidecars, build string, log *zap.Logger) *Service {
-	return &Service{node: node, ring: ring, sidecars: sidecars, build: build, log: log}
+func New(node Node, ring *keyring.Keyring, sidecars Sidecars, cfg Config, log *zap.Logger) *Service {
+	return &Service{node: node, ring: ring, sidecars: sidecars, cfg: cfg, log: log}
 }
 
 // Handler serves connect, gRPC, gRPC-Web and REST. The caller enables unencrypted HTTP/2 where gRPC clients are

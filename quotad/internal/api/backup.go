@@ -29,7 +29,7 @@ func (s *Service) Backup(ctx context.Context, _ *connect.Request[adminv1.BackupR
 		return s.failed(err)
 	}
 	defer func() { _ = f.Close() }() // it has no name any more
-	if err := s.node.Backup(ctx, f, s.build); err != nil {
+	if err := s.node.Backup(ctx, f, s.cfg.Build); err != nil {
 		return s.failed(err)
 	}
 	if _, err := f.Seek(0, io.SeekStart); err != nil {

@@ -15,8 +15,14 @@ func (s *Service) Status(context.Context, *connect.Request[adminv1.StatusRequest
 	leader, _, leaderAdmin, self := s.node.Leader()
 	out := &adminv1.StatusResponse{
 		ClusterId: st.ClusterID, NodeId: st.NodeID, LeaderId: leader, Term: st.Term, Applied: st.Applied,
-		ConfigVersion: st.ConfigVersion, ConservationViolations: int64(st.Violations), Build: s.build,
+		ConfigVersion: st.ConfigVersion, ConservationViolations: int64(st.Violations), Build: s.cfg.Build,
 		LeaderAdminAddress: leaderAdmin, Epoch: st.Epoch, Members: s.members(),
+	}
+	if s.cfg.Certificate != nil {
+		problem, ends := s.cfg.Certificate()
+		if out.TlsProblem = problem; !ends.IsZero() {
+			out.TlsEndsMs = ends.UnixMilli()
+		}
 	}
 	if self {
 		out.Sidecars = s.sidecars.Sidecars()
