@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
@@ -75,7 +76,7 @@ func (q *Quotad) open(build string) error {
 	// The node takes the directory's lock: a second process must fail before it makes or reads anything else.
 	q.node, err = replica.Open(replica.Config{
 		ID: q.cfg.ID, DataDir: q.cfg.DataDir, RaftListen: q.cfg.RaftListen, Peers: q.peers(), Bootstrap: !q.cfg.Join, TLS: own,
-		Listen: q.cfg.Host.Listen, Dial: q.cfg.Host.Dial,
+		Listen: q.cfg.Host.Listen, Dial: q.cfg.Host.Dial, Build: build,
 	}, q.log.Named("replica"))
 	if err != nil {
 		return err
@@ -83,6 +84,9 @@ func (q *Quotad) open(build string) error {
 	ring, err := openRing(q.cfg.KeyFile, q.cfg.Dev)
 	if err != nil {
 		return fmt.Errorf("key_file: %w", err)
+	}
+	if err := q.checkRing(ring); err != nil {
+		return err
 	}
 	q.sessions = session.New(q.node, ring, q.cfg.ID, !q.cfg.Dev, q.log.Named("session"))
 	q.alerts = alert.New(q.node, http.DefaultClient, q.log.Named("alert"))
@@ -148,6 +152,18 @@ func openRing(file string, dev bool) (*keyring.Keyring, error) {
 // certificate says how the node's certificate is doing.
 func (q *Quotad) certificate() (problem string, ends time.Time) {
 	return q.certs.problem(time.Now()), q.certs.ends()
+}
+
+// checkRing refuses a key file that cannot open the credentials that are here: sidecars would be left without them.
+func (q *Quotad) checkRing(ring *keyring.Keyring) (err error) {
+	q.node.View(func(m *replica.Machine) {
+		for _, name := range m.SealedNames() {
+			if s, _ := m.Sealed(name); !slices.Contains(ring.KeyIDs(), s.GetKeyId()) {
+				err = errors.Join(err, fmt.Errorf("key_file: credential %s is sealed with key %s, which is not in %s", name, s.GetKeyId(), q.cfg.KeyFile))
+			}
+		}
+	})
+	return err
 }
 
 // Addr is where the sidecar plane is.

@@ -49,6 +49,8 @@ type Config struct {
 	ElectionTimeout    time.Duration // default 350 ms
 	LeaderLeaseTimeout time.Duration // default 200 ms
 
+	Build string // version of the program, noted in the directory
+
 	FlushEvery time.Duration // how often the state file is written; default 10 s; the log covers the gap
 	Ledger     ledger.Config // the same on each node
 
@@ -58,6 +60,7 @@ type Config struct {
 	Transport raft.Transport
 
 	wrapLog func(raft.LogStore) raft.LogStore // for tests: a disk that hangs
+	disk    diskBounds                        // for tests: smaller ones
 }
 
 // Outcomes of a call that did nothing, or may have. Test with errors.Is, and errors.As for ErrNotLeader.

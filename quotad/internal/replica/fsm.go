@@ -91,7 +91,7 @@ func (f *fsm) Apply(l *raft.Log) any {
 	case f.halted != nil || l.Index <= f.applied:
 		return nil
 	case err != nil:
-		f.halted = fmt.Errorf("%w: entry %d: %w", errHalted, l.Index, err)
+		f.halted = fmt.Errorf("%w: raft.db, entry %d: %w", errHalted, l.Index, err)
 		close(f.haltedCh)
 		return nil
 	}
@@ -201,9 +201,12 @@ func decodeEntry(data []byte) (*raftlogv1.Entry, error) {
 	if err := proto.Unmarshal(data, e); err != nil {
 		return nil, fmt.Errorf("decode: %w", err)
 	}
+	if e.GetFormat() > entryFormat {
+		return nil, fmt.Errorf("it is of format %d, this version knows %d: %w", e.GetFormat(), entryFormat, store.ErrNewerFormat)
+	}
 	for i, op := range e.GetOps() {
 		if op.GetOp() == nil {
-			return nil, fmt.Errorf("operation %d is unknown: the log was written by a newer version", i)
+			return nil, fmt.Errorf("operation %d is unknown: %w", i, store.ErrNewerFormat)
 		}
 	}
 	return e, nil

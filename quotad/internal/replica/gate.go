@@ -20,11 +20,13 @@ var (
 // stallWatch sees how long the current write to the log has taken, whether the last one failed, and how far the log is.
 // Raft writes its log from one goroutine at a time.
 type stallWatch struct {
-	start  time.Time     // anchor of the monotonic clock
-	since  atomic.Int64  // nanoseconds after start plus one, when a write began; 0 while there is none
-	failed atomic.Int64  // the same, when a write failed; 0 once one has succeeded
-	last   atomic.Uint64 // index of the newest entry this process wrote; 0 before the first
-	blank  atomic.Bool   // the node has no state at all
+	start  time.Time    // anchor of the monotonic clock
+	since  atomic.Int64 // nanoseconds after start plus one, when a write began; 0 while there is none
+	failed atomic.Int64 // the same, when a write failed; 0 once one has succeeded
+	// entries and bytes were written since the log was last cut.
+	entries, bytes atomic.Int64
+	last           atomic.Uint64 // index of the newest entry this process wrote; 0 before the first
+	blank          atomic.Bool   // the node has no state at all
 }
 
 func newStallWatch() *stallWatch { return &stallWatch{start: time.Now()} }
@@ -65,6 +67,12 @@ func (l watchedLog) StoreLogs(es []*raft.Log) error {
 	err := l.watch.during(func() error { return l.LogStore.StoreLogs(es) })
 	if err == nil && len(es) > 0 {
 		l.watch.blank.Store(false)
+		bytes := 0
+		for _, e := range es {
+			bytes += len(e.Data) + entryOverhead
+		}
+		l.watch.entries.Add(int64(len(es)))
+		l.watch.bytes.Add(int64(bytes))
 		l.watch.last.Store(es[len(es)-1].Index)
 	}
 	return err

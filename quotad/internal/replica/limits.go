@@ -70,6 +70,9 @@ const (
 	// restoreSkips is how far names go on after a restore: further than any cluster could have come since the backup.
 	restoreSkips = 1 << 36
 
+	// entryFormat is what this version knows of entries. One that asks for more halts the node.
+	entryFormat = 0
+
 	// sealedNameMax is the longest name of a sealed credential in bytes. A longer one is refused: it is a key in the
 	// state file, where it must fit.
 	sealedNameMax = 256
@@ -78,6 +81,16 @@ const (
 	logCacheEntries = 512
 	// snapshotEntries is how many entries make a snapshot due. Entries are batches: this many are seconds of replay.
 	snapshotEntries = 16384
+	// logBytesMax is how much may be written to the log before a snapshot is due, however few entries that is.
+	logBytesMax = 256 << 20
+	// trailingBytesMax is how much stays in the log behind a snapshot, about.
+	trailingBytesMax = 128 << 20
+	// trailingEntriesMin stay in any case.
+	trailingEntriesMin = 64
+	// entryOverhead is what an entry takes beside its data, about.
+	entryOverhead = 64
+	// diskEvery is how often that is looked at.
+	diskEvery = 5 * time.Second
 	// snapshotEvery is how often that is looked at (Raft waits up to twice as long).
 	snapshotEvery = 30 * time.Second
 	// trailingEntries is how many entries stay in the log behind a snapshot, so that a follower that was away for

@@ -56,6 +56,7 @@ func (c Config) WithDefaults() Config {
 	fill(&c.ElectionTimeout, 350*time.Millisecond)
 	fill(&c.LeaderLeaseTimeout, 200*time.Millisecond)
 	fill(&c.FlushEvery, 10*time.Second)
+	c.disk = c.disk.withDefaults()
 	if c.Listen == nil {
 		c.Listen = net.Listen
 	}
@@ -119,7 +120,7 @@ func open(cfg Config, log *zap.Logger) (_ *Node, err error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	st, err := store.Open(store.Config{Dir: cfg.DataDir, NodeID: cfg.ID, FlushEvery: cfg.FlushEvery}, log)
+	st, err := store.Open(store.Config{Dir: cfg.DataDir, NodeID: cfg.ID, Build: cfg.Build, CompactBytes: cfg.disk.compact, FlushEvery: cfg.FlushEvery}, log)
 	if err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
@@ -142,7 +143,7 @@ func open(cfg Config, log *zap.Logger) (_ *Node, err error) {
 // start loads the state and starts raft.
 func (n *Node) start() error {
 	if err := n.fsm.load(); err != nil {
-		return fmt.Errorf("load state: %w", err)
+		return fmt.Errorf("%s: load state.db: %w", n.cfg.DataDir, err)
 	}
 	var cluster string
 	n.fsm.view(func(m *Machine) { cluster = m.GroupID() })
@@ -230,6 +231,7 @@ func (n *Node) run(ctx context.Context) error {
 	g.Go(func() error { return n.runLeadership(ctx) })
 	g.Go(func() error { return n.bootstrap(ctx) })
 	g.Go(func() error { return n.runMembership(ctx) })
+	g.Go(func() error { return n.runDisk(ctx) })
 	g.Go(func() error { return n.runHalt(ctx) })
 	err := g.Wait()
 	n.serving.Store(nil)

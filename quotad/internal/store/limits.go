@@ -15,6 +15,12 @@ const (
 	// snapshotsKept is how many snapshots stay on disk, so that a damaged newest one is not the end.
 	snapshotsKept = 2
 
+	// compactBytesDefault is how large a file must be to be made smaller. bbolt never gives space back: a file stays as
+	// large as it ever was, which does no harm by itself.
+	compactBytesDefault = 64 << 20
+	// compactTxBytes bounds the transactions that write a smaller file.
+	compactTxBytes = 16 << 20
+
 	// flushEveryDefault is how often dirty records are written. The raft log covers the gap.
 	flushEveryDefault = 10 * time.Second
 	// flushRetryEvery is how soon a failed write is tried again.
