@@ -285,9 +285,9 @@ func TestForgetting(t *testing.T) {
 		end  func(l *Ledger)
 		at   int64 // it is remembered until then
 	}{
-		{"left", func(l *Ledger) { l.Renew(Renew{Incarnation: 1, Seq: 2, Leaving: true}) }, 3_601_100},
-		{"dead", func(l *Ledger) { l.Fence(1) }, 3_601_100},
-		{"silent", func(*Ledger) {}, 3_601_100 + goneKeepMS},
+		{"left", func(l *Ledger) { l.Renew(Renew{Incarnation: 1, Seq: 2, Leaving: true}) }, 3_619_100},
+		{"dead", func(l *Ledger) { l.Fence(1) }, 3_619_100},
+		{"silent", func(*Ledger) {}, 3_619_100 + goneKeepMS},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -383,11 +383,12 @@ func TestConfigDefaults(t *testing.T) {
 		name      string
 		got, want Config
 	}{
-		{"defaults", Config{}, Config{10_000, 11_100, 3_600_000, 1_100, 60_000, 5}},
-		{"negative", Config{-1, -1, -1, -1, -1, -1}, Config{10_000, 11_100, 3_600_000, 1_100, 60_000, 5}},
-		{"lapse above usable", Config{UsableForMS: 500, LapseAfterMS: 500}, Config{500, 501, 3_600_000, 1_100, 60_000, 5}},
+		{"defaults", Config{}, Config{10_000, 11_100, 3_600_000, 19_100, 60_000, 5}},
+		{"negative", Config{-1, -1, -1, -1, -1, -1}, Config{10_000, 11_100, 3_600_000, 19_100, 60_000, 5}},
+		{"lapse above usable", Config{UsableForMS: 500, LapseAfterMS: 500}, Config{500, 501, 3_600_000, 19_100, 60_000, 5}},
+		{"a margin no clock keeps", Config{StandbyForMS: 60_000, StandbyMarginMS: 299}, Config{10_000, 11_100, 60_000, 300, 60_000, 5}},
 		{"absurd", Config{IdleLeasePermille: 5000, StandbyForMS: math.MaxInt64},
-			Config{10_000, 11_100, durationMax, 1_100, 60_000, 1000}},
+			Config{10_000, 11_100, durationMax, durationMax/200 + 1_100, 60_000, 1000}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -36,17 +36,25 @@ func (l *Ledger) Restore(epoch uint64, nowMS int64) {
 	}
 	l.Advance(nowMS)
 	for _, r := range l.byName {
-		if r.spec.Kind != Money {
-			r.level, r.levelAt = min(r.level, 0), l.now
+		l.restart(r)
+		for _, kid := range r.kids {
+			l.restart(kid)
 		}
-		for _, p := range r.pools {
-			p.learned, p.raised = p.settled, 0
-		}
-		l.touchResource(r)
 	}
 	l.restored = Restored{
 		Epoch: epoch, HoldUntilMS: l.now + l.cfg.LapseAfterMS + restoreMarginMS, LearnUntilMS: l.now + learnMS,
 	}
+}
+
+// restart empties a bucket, and has a budget learn from here.
+func (l *Ledger) restart(r *resource) {
+	if !r.budget() {
+		r.level, r.levelAt = min(r.level, 0), l.now
+	}
+	for _, p := range r.pools {
+		p.learned, p.raised = p.settled, 0
+	}
+	l.touchResource(r)
 }
 
 // holdMS is for how long nothing is granted yet; 0 for no time.
@@ -54,7 +62,7 @@ func (l *Ledger) holdMS() int64 { return max(0, l.restored.HoldUntilMS-l.now) }
 
 // onHold is why something is not granted during the hold: for no lack of it.
 func (l *Ledger) onHold(p *pool) Shortage {
-	if p.res.spec.Kind == Money {
+	if p.res.budget() {
 		return Reserved
 	}
 	return Throttled
@@ -68,43 +76,43 @@ func (l *Ledger) returns(r *Renew) bool {
 	return r.Epoch != l.restored.Epoch && l.now < l.restored.LearnUntilMS
 }
 
-// adopt takes over what a process knows was granted to it. What is new comes out of what is free, and of a bucket is
+// believe takes over what a process knows was granted to it. What is new comes out of what is free, and of a bucket is
 // forfeited but for what requests hold: it was used, or its time is over. Older sets of shares than the next are void.
-func (l *Ledger) adopt(m *member, r *Renew) {
+func (l *Ledger) believe(m *member, r *Renew) {
 	for i := range r.Counters {
 		rc := &r.Counters[i]
 		c := m.find(rc.Resource, rc.Period)
 		if c == nil {
 			p := l.pool(rc.Resource, rc.Period)
-			if p == nil {
+			if p == nil || !p.countable() {
 				continue
 			}
 			if c = l.ensure(m, p); c == nil {
 				continue
 			}
 		}
-		l.adoptCounter(c, rc)
+		l.believeCounter(c, rc)
 	}
 	if r.ShareVersion >= m.shareVersion {
 		m.shareVersion = r.ShareVersion + 1
 	}
 }
 
-func (l *Ledger) adoptCounter(c *counter, rc *Counter) {
+func (l *Ledger) believeCounter(c *counter, rc *Counter) {
 	more := min(rc.Granted, grantedMax) - c.granted
 	if more <= 0 {
 		return
 	}
 	l.lift(c)
 	c.granted += more
-	if c.p.res.spec.Kind == Money {
+	if c.p.res.budget() {
 		c.p.free -= more
 	} else {
 		c.forfeited += max(0, c.granted-c.forfeited-rc.Spent-rc.Returned-rc.Held)
 		// What the backup counts as used may be more than that: as long as there is no news of it.
 		c.forfeited = min(c.forfeited, c.granted-c.spent-c.returned)
 	}
-	if c.m.lapsed && c.p.res.spec.Kind == Money {
+	if c.m.lapsed && c.p.res.budget() {
 		c.suspense = c.out()
 	}
 	l.put(c)

@@ -98,12 +98,17 @@ func (l *Ledger) ResourceState(id uint64) (ResourceState, bool) {
 	if !ok {
 		return ResourceState{}, false
 	}
-	s := ResourceState{
-		ID: r.id, Scope: r.spec.Scope, Owner: r.spec.Owner, Kind: r.spec.Kind, Limit: r.spec.Limit, Burst: r.spec.Burst,
-		Hard: r.spec.Hard, Timezone: r.spec.Timezone, AlertPermille: slices.Clone(r.spec.AlertPermille),
-		Weight: r.spec.Weight, Level60k: r.level, LevelAtMS: r.levelAt,
+	s := ResourceState{ID: r.id, Name: r.name, Level60k: r.level, LevelAtMS: r.levelAt, UsedAtMS: r.used, SetAside60k: r.aside}
+	if r.of != nil {
+		s.Of = r.of.id
+	} else {
+		spec := r.spec.clone()
+		s.Scope, s.Owner, s.Kind, s.Each = spec.Scope, spec.Owner, spec.Kind, spec.Each
+		s.Limit, s.Burst, s.Hard, s.Timezone = spec.Limit, spec.Burst, spec.Hard, spec.Timezone
+		s.AlertPermille, s.Weight, s.KeepMS = spec.AlertPermille, spec.Weight, spec.KeepMS
+		s.Currency, s.Rates = spec.Currency, spec.Rates
 	}
-	if r.money() {
+	if r.budget() {
 		for _, p := range r.pools {
 			s.Periods = append(s.Periods, p.state())
 		}
@@ -142,7 +147,8 @@ func (p *pool) state() BudgetPeriodState {
 		Period: p.period, EndsMS: p.endsMS, Cap: p.cap, Credits: p.credits, Settled: p.settled, Outstanding: p.out,
 		Suspense: p.suspense, Free: p.free, AlertedPermille: slices.Clone(p.alerted),
 		ToldPermille: slices.Clone(p.told), Closed: p.closed, CreditIDs: slices.Clone(p.creditIDs),
-		Learned: p.learned, Raised: p.raised,
+		PerUSDNano: p.rate,
+		Learned:    p.learned, Raised: p.raised,
 	}
 }
 

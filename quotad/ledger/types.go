@@ -62,10 +62,8 @@ const (
 	RefusedNot Refusal = 0
 	// RefusedMalformed: negative or absurd numbers, doubles, zero ids, or more than limits.go allows.
 	RefusedMalformed Refusal = 1
-	// RefusedStale: a later one of the same process was already applied. The sender does not wait for an answer.
-	RefusedStale Refusal = 2
 	// RefusedFull: the ledger knows as many processes as it can.
-	RefusedFull Refusal = 3
+	RefusedFull Refusal = 2
 )
 
 // CreditResult is the outcome of Credit.
@@ -256,13 +254,16 @@ type Alert struct {
 // Resource is the read view of one resource at the ledger's time.
 type Resource struct {
 	ID           uint64
-	Spec         Spec  // Burst filled in
-	Level        int64 // buckets: units left, rounded down; may be negative
-	Outstanding  int64 // buckets: granted and neither spent, returned nor forfeited
-	Idle         int64 // buckets: part of Outstanding that no running request holds
-	Sharers      int64 // buckets: live sidecars using it
-	Shares       int64 // buckets: sum of the standing shares that may be in force anywhere, units a minute
-	LapsedShares int64 // buckets: part of Shares at silent sidecars, taken out of the refill
+	Spec         Spec   // filled in; of a child, its template's
+	Of           uint64 // a child: its template
+	Name         string // a child's
+	Children     int    // a template's
+	Level        int64  // buckets: units left, rounded down; may be negative; of users, what a new one begins with
+	Outstanding  int64  // buckets: granted and neither spent, returned nor forfeited
+	Idle         int64  // buckets: part of Outstanding that no running request holds
+	Sharers      int64  // buckets: live sidecars using it
+	Shares       int64  // buckets: sum of the standing shares that may be in force anywhere, units a minute
+	LapsedShares int64  // buckets: part of Shares at silent sidecars, taken out of the refill
 	Periods      []BudgetPeriodState
 }
 

@@ -110,6 +110,9 @@ type Config struct {
 	// Dir holds the journal and its lock, and belongs to this process alone. Empty means no journal: money that is
 	// outstanding when the process is killed then stays in suspense.
 	Dir string
+	// MarkDir is memory that outlives the process and not the boot. A mark there says how far the journal was written, so
+	// that a disk which was put back to an older state is noticed; where there is none it is not. Default /dev/shm.
+	MarkDir string
 	// Identity is the sidecar's name, for logs.
 	Identity string
 	// RenewEvery is the time between regular renews, jittered by a fifth. Default 2 s.
@@ -148,6 +151,9 @@ func (c Config) WithDefaults() Config {
 	}
 	if c.SegmentBytes == 0 {
 		c.SegmentBytes = segmentBytesDefault
+	}
+	if c.MarkDir == "" {
+		c.MarkDir = "/dev/shm"
 	}
 	if c.Now == nil {
 		c.Now = bootClock

@@ -196,6 +196,9 @@ func (m *Machine) answer(now int64, results []*quotav1.AskResult) {
 	var again []*Waiting
 	for i, w := range sent {
 		res := findResult(results, i, w.id)
+		if !w.withdrawn {
+			m.demandOfNew(w.asked)
+		}
 		switch {
 		case w.withdrawn:
 			if res.GetGranted() {

@@ -34,6 +34,7 @@ type fakeLedger struct {
 	lastChild uint64
 	spentBy   map[counterKey]int64 // by counters that were closed
 	stubborn  bool                 // agrees to no close
+	silent    bool                 // does not tell which one a name is that it refuses
 }
 
 type fakeKey struct {
@@ -174,6 +175,10 @@ func (l *fakeLedger) ask(inc uint64, ask *quotav1.Ask, touched map[counterKey]bo
 				if n.GetAmount() > l.free[k]+l.outstanding(k) {
 					res.Shortage, res.RetryAfterMs = quotav1.Shortage_SHORTAGE_EXHAUSTED, 0
 				}
+			}
+			if _, child := l.nameOf[k.resource]; child && !l.silent {
+				l.account(inc, k)
+				touched[k] = true
 			}
 			return res
 		}

@@ -17,8 +17,10 @@ const (
 	// maxCounters bounds the counters of one incarnation; a need of a further resource is refused as unavailable.
 	maxCounters = 4096
 	// maxNames bounds the end users, runs and claimants that are known at a time, each of each resource. Further ones
-	// share the one of the empty name. It leaves room for the counters of what is whole.
+	// share the one of the empty name.
 	maxNames = 3072
+	// countersForNames is how many counters there may be when a further name gets one. What is above is for what is whole.
+	countersForNames = 3584
 	// evictTries is how many names are looked at to make room for another.
 	evictTries = 16
 	// maxFinals bounds the dead predecessors carried until quotad has taken their totals. The oldest are dropped:

@@ -338,6 +338,11 @@ func (m *Machine) Remaining(id uint64, name string) (left, limit int64, full tim
 	return left, r.limit, time.Duration(refillMS(r.burst-left, r.limit)) * time.Millisecond, 0, true
 }
 
+// untouched reports whether this process was never served, nor had a predecessor that was.
+func (m *Machine) untouched() bool {
+	return m.seq == 0 && len(m.counters) == 0 && len(m.finals) == 0 && m.standbyUntil == 0
+}
+
 // Final is what a successor that finds a perfect journal would report of this process if it died now.
 func (m *Machine) Final(proven bool) *quotav1.FileFinal {
 	f := &quotav1.FileFinal{Incarnation: m.incarnation, Seq: m.seq, Proven: proven}

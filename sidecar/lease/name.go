@@ -25,7 +25,7 @@ func (m *Machine) find(n *Need) *resource {
 	if one := m.names[nameKey{n.Resource, n.Name}]; one != nil {
 		return one
 	}
-	if n.Name != "" && len(m.named) >= maxNames && !m.evictName() {
+	if n.Name != "" && (len(m.counters) >= countersForNames || len(m.named) >= maxNames && !m.evictName()) {
 		return m.one(r, "") // that all share which have no room of their own
 	}
 	return m.one(r, n.Name)
@@ -101,7 +101,17 @@ func (m *Machine) adopt(g *quotav1.Grant) *counter {
 	}
 	r := m.one(t, g.GetName())
 	r.current = m.addCounter(r, counterKey{g.GetResource(), g.GetPeriod()})
+	r.current.born = m.seq
 	return r.current
+}
+
+// demandOfNew counts what requests want of names that had no counter yet when they came, whatever became of them.
+func (m *Machine) demandOfNew(needs []*quotav1.Need) {
+	for _, n := range needs {
+		if c := m.grantedTo(n); c != nil && c.res.of != nil && c.born == m.seq {
+			c.use = min(c.use+min(n.GetAmount(), maxDemand), maxDemand)
+		}
+	}
 }
 
 // reopen goes on with a counter that quotad did not agree to close.
@@ -114,17 +124,18 @@ func (m *Machine) reopen(c *counter) {
 	}
 }
 
-// grantedTo is the counter that an ask's grant of n went to: that of the name, or of the one that names share of which
-// quotad has too many.
+// grantedTo is the counter that n of an ask was granted on, or refused: that of the name, or of the one that names share
+// of which quotad has too many.
 func (m *Machine) grantedTo(n *quotav1.Need) *counter {
 	r := m.lookup(n.GetResource(), n.GetName())
 	if r != nil && r.of == nil {
 		return m.byKey[counterKey{n.GetResource(), n.GetPeriod()}]
 	}
-	if r != nil && r.current != nil && n.GetAmount() <= r.current.balance() {
+	shared := m.lookup(n.GetResource(), "")
+	if r != nil && r.current != nil && (shared == nil || shared.current == nil || n.GetAmount() <= r.current.balance()) {
 		return r.current
 	}
-	if shared := m.lookup(n.GetResource(), ""); shared != nil {
+	if shared != nil {
 		return shared.current
 	}
 	return nil

@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -222,4 +223,92 @@ func TestLoweredLimitLowersTheShare(t *testing.T) {
 	if v.RetryAfter > 5*time.Second {
 		t.Fatalf("retry after %v, want the rest of 10s", v.RetryAfter)
 	}
+}
+
+// newNamedOutage is a machine that knows ann and her run, with a share of 60 a minute of each user, 600 a minute of
+// the pool, and quotad gone; its leases have ended.
+func newNamedOutage(t *testing.T) *bed {
+	t.Helper()
+	b := newNamedBed(t)
+	b.l.shares = []*quotav1.Share{{Resource: 1, PerMinute: 60_000}, {Resource: userID, PerMinute: 60}, {Resource: poolID, PerMinute: 600}}
+	b.l.version = 1
+	b.m.Settle(b.granted(named(userID, "ann", 1), named(runID, "r1", 500), named(poolID, "standard/t", 1)), nil)
+	b.m.Disconnected(b.now)
+	b.leaseEnds()
+	return b
+}
+
+func TestEachNameTricklesByItself(t *testing.T) {
+	b := newNamedOutage(t)
+	b.after(time.Second)
+	for _, name := range []string{"ann", "bob", "eve"} { // known or not
+		b.must(named(userID, name, 1))
+		b.refused(Share, Unavailable, named(userID, name, 1))
+	}
+	b.after(time.Second)
+	b.must(named(userID, "bob", 1))
+	b.refused(Closed, Unavailable, named(userID, "ann", 1))
+}
+
+func TestClaimantsTrickleTogether(t *testing.T) {
+	b := newNamedOutage(t)
+	b.after(time.Second)
+	b.refused(Share, Unavailable, named(poolID, "batch/t", 11)) // ten have come so far
+	b.must(named(poolID, "standard/t", 6))
+	v := b.refused(Share, Unavailable, named(poolID, "batch/u", 5))
+	if v.RetryAfter != 100*time.Millisecond {
+		t.Fatalf("retry after %v, want the time for one unit at ten a second", v.RetryAfter)
+	}
+	b.must(named(poolID, "batch/u", 4))
+	// A refusal of something else gives the share back to the pool.
+	b.after(time.Second)
+	b.refused(Share, Unavailable, named(poolID, "batch/t", 10), named(userID, "ann", 5))
+	b.must(named(poolID, "standard/t", 10))
+}
+
+// TestTricklesAreBounded: names beyond the bound share one trickle, and none begins anew by being forgotten.
+func TestTricklesAreBounded(t *testing.T) {
+	b := newNamedOutage(t)
+	b.after(time.Second)
+	passed := 0
+	for i := range 2 * maxNames {
+		if _, v, _ := b.m.Reserve(b.now, Share, []Need{named(userID, fmt.Sprint(i), 1)}, nil); v.OK {
+			passed++
+		}
+	}
+	if most := maxNames + 1; passed > most || passed < most-10 || len(b.m.named) > most {
+		t.Fatalf("%d passed, %d names, want about %d", passed, len(b.m.named), most)
+	}
+	for i := range 2 * maxNames {
+		if _, v, _ := b.m.Reserve(b.now, Share, []Need{named(userID, fmt.Sprint(i), 1)}, nil); v.OK {
+			t.Fatalf("name %d passed twice within a second", i)
+		}
+	}
+}
+
+func TestRunsAwaySpendWhatIsOnLease(t *testing.T) {
+	b := newNamedOutage(t)
+	lease := b.of(runID, "r1").balance()
+	if lease <= 0 {
+		t.Fatal("no lease to spend")
+	}
+	for _, mode := range []Outage{Share, Open} {
+		b.refused(mode, Unavailable, named(runID, "r1", lease+1))
+		b.refused(mode, Unavailable, named(runID, "r2", 1))
+	}
+	b.m.Settle(b.must(named(runID, "r1", lease)), []Need{need(runID, lease)})
+	if c := b.of(runID, "r1"); c.balance() != 0 || c.spent != lease {
+		t.Fatalf("run %+v", c)
+	}
+}
+
+func TestLoweredLimitLowersTheShareOfEachName(t *testing.T) {
+	b := newNamedOutage(t)
+	b.after(2 * time.Second)
+	b.must(named(userID, "ann", 1))
+	b.m.Configure(b.now, []*quotav1.Resource{usersOf(userID, 6, 10)})
+	b.after(5 * time.Second)
+	b.refused(Share, Unavailable, named(userID, "ann", 1)) // 6 a minute from now on
+	b.after(5 * time.Second)
+	b.must(named(userID, "ann", 1))
 }

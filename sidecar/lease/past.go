@@ -10,6 +10,8 @@ import (
 // past is what a segment says of the process that wrote it.
 type past struct {
 	generation  uint64
+	id          uint64 // of the journal
+	tail        uint64 // word
 	incarnation uint64
 	seq         uint64
 	proven      bool // complete, of this boot, in the file it was written to
@@ -41,7 +43,7 @@ func readPast(mem []byte, inode uint64, boot [16]byte) *past {
 		return nil
 	}
 	p := &past{
-		generation: le.Uint64(mem[8:]), incarnation: le.Uint64(mem[16:]),
+		generation: le.Uint64(mem[8:]), incarnation: le.Uint64(mem[16:]), id: le.Uint64(mem[48:]), tail: le.Uint64(mem[tailAt:]),
 		totals: make(map[counterKey]*quotav1.Counter), holds: make(map[uint64]*pastHold),
 	}
 	seed := crc32.Update(0, castagnoli, mem[8:16])
@@ -163,9 +165,10 @@ func (p *past) holdIDs() []uint64 {
 	return ids
 }
 
-// final is the totals with every reservation spent in full; nil when quotad was never told of this process.
+// final is the totals with every reservation spent in full; nil when there is nothing to tell. Also a process that never
+// sent a renew may have spent, past a soft budget, under its predecessor's shares.
 func (p *past) final() *final {
-	if p.seq == 0 {
+	if p.seq == 0 && len(p.totals) == 0 && len(p.holds) == 0 {
 		return nil
 	}
 	for _, h := range p.holds {

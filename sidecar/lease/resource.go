@@ -43,7 +43,8 @@ type counter struct {
 
 	granted, spent, returned, forfeited int64
 	held                                int64
-	open                                int // holds that draw on it
+	open                                int    // holds that draw on it
+	born                                uint64 // of a name: the renew that asked for it first
 
 	use     int64 // wished for since the window began
 	smooth  int64 // of the windows before, halving

@@ -231,6 +231,7 @@ func (m *Machine) commit(index uint64, c *raftlogv1.RestoreCommit) RestoreOutcom
 		fresh.clusterID = m.clusterID
 	}
 	epoch := max(c.GetEpoch(), m.Epoch()+1, fresh.Epoch()+1)
+	fresh.Ledger.Enter(next)
 	fresh.Ledger.Restore(epoch, m.Ledger.Now())
 	fresh.Rollup.Advance(fresh.Ledger.Now())
 	// Everything is new to whoever watches.

@@ -85,7 +85,7 @@ func (m *Machine) SealedNames() []string { return slices.Sorted(maps.Keys(m.seal
 
 // Apply applies an entry and returns one result for each of its operations, each of which is known. It is total.
 func (m *Machine) Apply(index uint64, e *raftlogv1.Entry) []Result {
-	m.Ledger.Enter(index)
+	m.Ledger.Enter(m.base + index)
 	m.Ledger.Advance(e.GetStampMs())
 	m.Rollup.Advance(m.Ledger.Now())
 	results := make([]Result, len(e.GetOps()))
