@@ -152,6 +152,19 @@ func (l *Ledger) Resource(id uint64) (Resource, bool) {
 	return r.view(l.now), true
 }
 
+// Spec returns what a resource is, and of a child its name; a child's spec is its template's, and of is not 0. Unlike a
+// view it costs nothing, and what it shares with the ledger must not be changed or kept.
+func (l *Ledger) Spec(id uint64) (spec *Spec, of uint64, name string, ok bool) {
+	r, ok := l.resources[id]
+	switch {
+	case !ok:
+		return nil, 0, "", false
+	case r.of != nil:
+		return r.of.spec, r.of.id, r.name, true
+	}
+	return r.spec, 0, "", true
+}
+
 // Resources returns read views of all resources, sorted by id, without children.
 func (l *Ledger) Resources() []Resource {
 	out := make([]Resource, 0, len(l.byName))

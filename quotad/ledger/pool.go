@@ -279,7 +279,7 @@ func (l *Ledger) dropPool(p *pool) {
 func (r *resource) view(now int64) Resource {
 	v := Resource{ID: r.id, Spec: r.spec.clone(), Children: len(r.kids), Name: r.name}
 	if r.of != nil {
-		v.Of = r.of.id
+		v.Of, v.UsedMS, v.SetAside = r.of.id, r.used, floorDiv(r.aside, perUnit)
 	}
 	if r.budget() {
 		for _, p := range r.pools {

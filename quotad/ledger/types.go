@@ -257,6 +257,8 @@ type Resource struct {
 	Spec         Spec   // filled in; of a child, its template's
 	Of           uint64 // a child: its template
 	Name         string // a child's
+	UsedMS       int64  // a child: ledger time of its last use
+	SetAside     int64  // a claimant: units of the pool's level set aside for it; below 0, what it drew ahead
 	Children     int    // a template's
 	Level        int64  // buckets: units left, rounded down; may be negative; of users, what a new one begins with
 	Outstanding  int64  // buckets: granted and neither spent, returned nor forfeited

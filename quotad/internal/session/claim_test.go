@@ -2,6 +2,7 @@ package session
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -9,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	quotav1 "github.com/sluice-gateway/sluice/proto/gen/quota/v1"
+	raftlogv1 "github.com/sluice-gateway/sluice/proto/gen/raftlog/v1"
 	"github.com/sluice-gateway/sluice/quotad/internal/registry"
 	"github.com/sluice-gateway/sluice/quotad/internal/replica"
 	"github.com/sluice-gateway/sluice/quotad/ledger"
@@ -231,10 +233,94 @@ func TestImpossibleNamesEndTheSession(t *testing.T) {
 	node := &seenNode{Node: p.node}
 	s, _, _ := serve(t, node, p.ring).connect("red-gw", 8)
 	r := need("run red 6", name)
-	r.Incarnation = 8
+	r.Incarnation, r.Seq = 8, 1
 	if reply := s.renew(r); len(reply.GetAsks()) != 2 || len(node.asked(all["run red 6"].ID)) != 1 {
 		t.Errorf("the longest name: %v", reply)
 	}
+}
+
+// TestCountersOfOthersAreGone: the ids of another team's runs and claims open nothing, and the provider's word on a pool
+// counts only from who can call the provider.
+func TestCountersOfOthersAreGone(t *testing.T) {
+	p := newPlane(t)
+	p.apply(shared())
+	all := p.resourcesOf()
+	node := &seenNode{Node: p.node}
+	q := serve(t, node, p.ring)
+	pool := all["deployment shared-d 1"].ID
+	ask := func(s *stream, incarnation uint64, needs ...*quotav1.Need) (children []uint64) {
+		r := &quotav1.Renew{Incarnation: incarnation, Seq: 1}
+		for i, n := range needs {
+			r.Asks = append(r.Asks, &quotav1.Ask{Id: uint64(i + 1), Needs: []*quotav1.Need{n}})
+		}
+		reply := s.renew(r)
+		for _, n := range needs {
+			for _, g := range reply.GetGrants() {
+				if g.GetOf() == n.GetResource() && g.GetName() == n.GetName() && g.GetGranted() > 0 {
+					children = append(children, g.GetResource())
+				}
+			}
+		}
+		if len(children) != len(needs) {
+			t.Fatalf("not all was granted: %v", reply)
+		}
+		return children
+	}
+	blue, _, _ := q.connect("gw", 9)
+	theirs := ask(blue, 9, &quotav1.Need{Resource: all["run blue 6"].ID, Amount: 1, Name: "r"}, &quotav1.Need{Resource: pool, Amount: 1, Name: "interactive/blue"})
+	red, _, _ := q.connect("red-gw", 7)
+	own := ask(red, 7, &quotav1.Need{Resource: all["run red 6"].ID, Amount: 1, Name: "r"}, &quotav1.Need{Resource: pool, Amount: 1, Name: "standard/red"})
+
+	left := int64(50)
+	reply := red.renew(&quotav1.Renew{Incarnation: 7, Seq: 2, Counters: []*quotav1.Counter{
+		{Resource: theirs[0]}, {Resource: theirs[1], Demand: 5, ProviderLeft: &left},
+		{Resource: own[0], Held: 1}, {Resource: own[1], Held: 1, ProviderLeft: &left, Granted: 1},
+	}})
+	for _, g := range reply.GetGrants() {
+		if foreign := slices.Contains(theirs, g.GetResource()); g.GetGone() != foreign {
+			t.Errorf("grant: %v", g)
+		}
+	}
+	for _, id := range theirs {
+		if node.counted(7, id) != nil {
+			t.Errorf("the ledger heard of %d", id)
+		}
+	}
+	if c := node.counted(7, own[1]); c.GetProviderLeft() != left || c.GetGranted() != 1 {
+		t.Errorf("its own: %v", c)
+	}
+
+	// What it may no longer call it may only settle.
+	p.apply(strings.Replace(shared(), "{ deployment: shared-d, priority: 2 }, ", "", 1))
+	reply = red.renew(&quotav1.Renew{Incarnation: 7, Seq: 3, Epoch: 1, Counters: []*quotav1.Counter{
+		{Resource: own[1], Spent: 1, Demand: 9, ProviderLeft: &left, Granted: 1},
+	}})
+	if len(reply.GetGrants()) == 0 || reply.GetGrants()[0].GetGone() {
+		t.Errorf("the claim cannot be settled: %v", reply)
+	}
+	if c := node.counted(7, own[1]); c.GetSpent() != 1 || c.GetDemand() != 0 || c.ProviderLeft != nil || c.GetGranted() != 1 {
+		t.Errorf("what was passed on: %v", c)
+	}
+	if last := node.seen[len(node.seen)-1].GetRenew(); last.GetEpoch() != 1 {
+		t.Errorf("epoch %d", last.GetEpoch())
+	}
+}
+
+// counted is what a process last said of a resource in what was proposed; nil when it said nothing.
+func (n *seenNode) counted(incarnation, resource uint64) (last *raftlogv1.Counter) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, op := range n.seen {
+		if op.GetRenew().GetIncarnation() != incarnation {
+			continue
+		}
+		for _, c := range op.GetRenew().GetCounters() {
+			if c.GetResource() == resource {
+				last = c
+			}
+		}
+	}
+	return last
 }
 
 // TestReachIsOfTheVersion: a route that is taken away is no route at once.

@@ -50,7 +50,7 @@ func checkRenew(m *replica.Machine, r *quotav1.Renew) error {
 		if c.GetProviderLeft() < 0 {
 			return malformed("renew %d: counters[%d].provider_left: must not be negative", r.GetSeq(), i)
 		}
-		if res, _, ok := one(m.Ledger, c.GetResource()); ok && res.Spec.Each != ledger.EachClaimant {
+		if spec, _, _, ok := m.Ledger.Spec(c.GetResource()); ok && spec.Each != ledger.EachClaimant {
 			return malformed("renew %d: counters[%d].provider_left: resource %d is no pool", r.GetSeq(), i, c.GetResource())
 		}
 	}
@@ -64,11 +64,11 @@ func wrongName(m *replica.Machine, n *quotav1.Need) string {
 	if len(name) > nameBytesMax || strings.ContainsFunc(name, func(c rune) bool { return c <= ' ' || c > '~' }) {
 		return "must be visible ASCII, at most 128 bytes"
 	}
-	res, ok := m.Ledger.Resource(n.GetResource())
-	if !ok {
+	spec, of, _, ok := m.Ledger.Spec(n.GetResource())
+	if !ok || of != 0 { // asks go by the id in the snapshot: the ledger answers one by a child's as gone
 		return ""
 	}
-	switch res.Spec.Each {
+	switch spec.Each {
 	case ledger.EachName: // the empty one is all those beyond the bound
 	case ledger.EachClaimant:
 		if class, team, _ := strings.Cut(name, "/"); rank(class) < 0 || team == "" {

@@ -37,22 +37,13 @@ func (p permit) serves(team string) bool { return p.all || slices.Contains(p.tea
 // uses reports whether a request of one of its teams could draw on a resource. One that the ledger does not know is
 // the ledger's to refuse.
 func (p permit) uses(resource uint64) bool {
-	r, name, ok := one(p.m.Ledger, resource)
-	return !ok || p.draws(r.Spec, name)
-}
-
-// one finds a resource as it stands in the configuration, and the name of which one of it has that id.
-func one(l *ledger.Ledger, id uint64) (r ledger.Resource, name string, ok bool) {
-	if s, known := l.ResourceState(id); known && s.Of != 0 {
-		id, name = s.Of, s.Name
-	}
-	r, ok = l.Resource(id)
-	return r, name, ok
+	spec, _, name, ok := p.m.Ledger.Spec(resource)
+	return !ok || p.draws(spec, name)
 }
 
 // draws reports whether a request of one of its teams could draw on a resource under a name; the empty one is what all
 // names share once there are too many.
-func (p permit) draws(spec ledger.Spec, name string) bool {
+func (p permit) draws(spec *ledger.Spec, name string) bool {
 	if spec.Scope == registry.ScopeDeployment {
 		return p.claims(spec.Owner, name)
 	}
@@ -131,8 +122,8 @@ func (p permit) renew(r *quotav1.Renew) (passed *quotav1.Renew, foreign int) {
 }
 
 func (p permit) forbids(n *quotav1.Need) bool {
-	r, ok := p.m.Ledger.Resource(n.GetResource())
-	return ok && !p.draws(r.Spec, n.GetName())
+	spec, _, _, ok := p.m.Ledger.Spec(n.GetResource())
+	return ok && !p.draws(spec, n.GetName())
 }
 
 func (p permit) has(incarnation uint64, c *quotav1.Counter) bool {
