@@ -13,10 +13,9 @@ import (
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
-	raftlogv1 "github.com/sluice-gateway/sluice/proto/gen/raftlog/v1"
-
 	adminv1 "github.com/sluice-gateway/sluice/proto/gen/admin/v1"
 	"github.com/sluice-gateway/sluice/proto/gen/admin/v1/adminv1connect"
+	raftlogv1 "github.com/sluice-gateway/sluice/proto/gen/raftlog/v1"
 	"github.com/sluice-gateway/sluice/quotad/internal/api"
 	"github.com/sluice-gateway/sluice/quotad/internal/store"
 )
@@ -71,7 +70,7 @@ func reportBackup(w io.Writer, h *raftlogv1.BackupHeader, records uint64, err er
 
 // backup streams a backup from the leader to w, and checks it as it passes.
 func (c *console) backup(ctx context.Context, w io.Writer) (h *raftlogv1.BackupHeader, records uint64, err error) {
-	err = c.onLeader(ctx, func(client adminv1connect.AdminServiceClient) error {
+	err = c.onLeader(func(client adminv1connect.AdminServiceClient) error {
 		stream, err := client.Backup(ctx, connect.NewRequest(&adminv1.BackupRequest{}))
 		if err != nil {
 			return err
@@ -106,7 +105,7 @@ func (c *console) backup(ctx context.Context, w io.Writer) (h *raftlogv1.BackupH
 }
 
 // onLeader calls a node, and the leader that its refusal names.
-func (c *console) onLeader(ctx context.Context, call func(adminv1connect.AdminServiceClient) error) error {
+func (c *console) onLeader(call func(adminv1connect.AdminServiceClient) error) error {
 	client, err := c.client(c.addr)
 	if err != nil {
 		return err
@@ -148,7 +147,7 @@ A backup that is cut short, damaged, of another cluster or sealed with another k
 		defer func() { _ = f.Close() }() // only read
 		req.Actor = actor()
 		var m *adminv1.RestoreResponse
-		err = c.onLeader(cmd.Context(), func(client adminv1connect.AdminServiceClient) (err error) {
+		err = c.onLeader(func(client adminv1connect.AdminServiceClient) (err error) {
 			m, err = sendBackup(cmd.Context(), client, f, req)
 			return err
 		})

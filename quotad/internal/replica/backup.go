@@ -35,11 +35,13 @@ type RestoreOutcome struct {
 	HoldMS  int64  // nothing is granted for that long
 }
 
-// ErrBadRecord: its records do not make a state, or not one that this version understands. Nothing was changed.
-var ErrBadRecord = errBadRecord
-
-// ErrBadBackup: what is to be restored is cut short, damaged, or not a backup. Nothing was changed.
-var ErrBadBackup = store.ErrBadBackup
+// Refusals to restore. Nothing was changed.
+var (
+	// ErrBadBackup: what is to be restored is cut short, damaged, or not a backup.
+	ErrBadBackup = store.ErrBadBackup
+	// ErrBadRecord: its records do not make a state, or not one that this version understands.
+	ErrBadRecord = errBadRecord
+)
 
 // kept says which records are part of a backup. Where the nodes are is not, nor another backup that is being restored.
 func kept(key []byte) bool {
