@@ -82,6 +82,11 @@ func (w *world) inject(f fault) bool {
 			return false
 		}
 		q.turn, counted = w.now+w.between(time.Second, 20*time.Second), false
+	case outsider:
+		if w.plan.pool == 0 {
+			return false
+		}
+		w.provider.outside = w.rng.Int64N(2 * w.plan.pool)
 	default:
 		return w.reconfigure(f)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,9 +14,11 @@ import (
 	quotav1 "github.com/sluice-gateway/sluice/proto/gen/quota/v1"
 )
 
-// namedWorld is a few real machines and one real ledger, with users, runs and a pool. Messages and answers are lost,
-// machines are killed with their journals kept, and for half a minute nobody answers.
+// namedWorld is a few real machines and one real ledger, with users, runs and a pool. Unless it is calm, messages and
+// answers are lost, machines are killed with their journals kept, and for half a minute nobody answers.
 type namedWorld struct {
+	calm    bool
+	call    func(w *namedWorld, s *namedMachine) // each tick
 	t       *testing.T
 	rng     *rand.Rand
 	l       *ledger.Ledger
@@ -25,7 +28,7 @@ type namedWorld struct {
 	last    uint64 // incarnation
 	finals  []finalOf
 	ids     map[string]uint64 // of the resources, by scope and kind
-	uses    map[string][]use  // of buckets, by scope, kind and name: what was admitted
+	uses    map[string][]use  // of buckets, by resource and name: what was admitted
 	money   map[string]int64  // of runs
 	calls   map[string]int64
 	refused map[lease.Reason]int
@@ -59,8 +62,15 @@ type namedRequest struct {
 	uses  []lease.Need
 	from  time.Duration
 	until time.Duration
-	run   string // empty: none
 }
+
+// The resources.
+const (
+	userRequests = "end_user1"
+	runMoney     = "run5"
+	runCallsMade = "run6"
+	poolTokens   = "deployment4"
+)
 
 const (
 	namedUsers   = 6
@@ -78,7 +88,7 @@ const (
 
 func newNamedWorld(t *testing.T, seed uint64) *namedWorld {
 	w := &namedWorld{
-		t: t, rng: rand.New(rand.NewPCG(seed, 11)), l: ledger.New(ledger.Config{}), ids: map[string]uint64{},
+		t: t, rng: rand.New(rand.NewPCG(seed, 11)), call: mixedCalls, l: ledger.New(ledger.Config{}), ids: map[string]uint64{},
 		uses: map[string][]use{}, money: map[string]int64{}, calls: map[string]int64{}, refused: map[lease.Reason]int{},
 	}
 	w.enter()
@@ -114,13 +124,18 @@ func (w *namedWorld) enter() {
 
 // ledgerTime stands still while there is no leader.
 func (w *namedWorld) ledgerTime() int64 {
+	if w.calm {
+		return w.now.Milliseconds()
+	}
 	if w.now > namedOutFrom+namedOutage {
 		return (w.now - namedOutage).Milliseconds()
 	}
 	return min(w.now, namedOutFrom).Milliseconds()
 }
 
-func (w *namedWorld) away() bool { return w.now >= namedOutFrom && w.now < namedOutFrom+namedOutage }
+func (w *namedWorld) away() bool {
+	return !w.calm && w.now >= namedOutFrom && w.now < namedOutFrom+namedOutage
+}
 
 func (w *namedWorld) start(s *namedMachine) {
 	w.last++
@@ -136,34 +151,43 @@ func (w *namedWorld) start(s *namedMachine) {
 	s.m.Connected(int64(w.now))
 }
 
-// call is a request of a user at a pool, perhaps in a run.
-func (w *namedWorld) call(s *namedMachine) {
+// mixedCalls are requests of users at a pool, some of them in a run.
+func mixedCalls(w *namedWorld, s *namedMachine) {
+	if w.rng.IntN(8) != 0 {
+		return
+	}
 	user := fmt.Sprint("user-", w.rng.IntN(namedUsers))
 	run := fmt.Sprint("run-", int(w.now/(20*time.Second)), "-", w.rng.IntN(4))
 	claimant := []string{"interactive/a", "standard/b", "batch/c"}[w.rng.IntN(3)]
 	tokens, money := 20+w.rng.Int64N(200), 1+w.rng.Int64N(4000)
-	r := &namedRequest{from: w.now, until: w.now + 50*time.Millisecond + time.Duration(w.rng.Int64N(int64(3*time.Second)))}
-	add := func(key, name string, need, use int64) {
-		r.needs = append(r.needs, lease.Need{Resource: w.ids[key], Amount: need, Name: name})
-		r.uses = append(r.uses, lease.Need{Resource: w.ids[key], Amount: use, Name: name})
-	}
-	add(fmt.Sprint("end_user", ledger.Requests), user, 1, 1)
-	add(fmt.Sprint("deployment", ledger.TotalTokens), claimant, tokens, 1+w.rng.Int64N(tokens))
+	r := w.newRequest(50*time.Millisecond + time.Duration(w.rng.Int64N(int64(3*time.Second))))
+	r.draw(w, userRequests, user, 1, 1)
+	r.draw(w, poolTokens, claimant, tokens, 1+w.rng.Int64N(tokens))
 	if w.rng.IntN(2) == 0 {
-		r.run = run
-		add(fmt.Sprint("run", ledger.Money), run, money, 1+w.rng.Int64N(money))
-		add(fmt.Sprint("run", ledger.Calls), run, 1, 1)
+		r.draw(w, runMoney, run, money, 1+w.rng.Int64N(money))
+		r.draw(w, runCallsMade, run, 1, 1)
 	}
+	w.admit(s, r)
+}
+
+func (w *namedWorld) newRequest(lasts time.Duration) *namedRequest {
+	return &namedRequest{from: w.now, until: w.now + lasts}
+}
+
+func (r *namedRequest) draw(w *namedWorld, resource, name string, need, use int64) {
+	r.needs = append(r.needs, lease.Need{Resource: w.ids[resource], Amount: need, Name: name})
+	r.uses = append(r.uses, lease.Need{Resource: w.ids[resource], Amount: use, Name: name})
+}
+
+func (w *namedWorld) admit(s *namedMachine, r *namedRequest) {
 	h, v, ask := s.m.Reserve(int64(w.now), lease.Share, r.needs, nil)
-	if !ask {
-		w.decide(s, r, h, v)
-		return
+	if ask {
+		if r.w, v = s.m.Ask(int64(w.now), lease.Share, r.needs, nil); r.w != nil {
+			s.waiting = append(s.waiting, r)
+			return
+		}
 	}
-	if r.w, v = s.m.Ask(int64(w.now), lease.Share, r.needs, nil); r.w == nil {
-		w.decide(s, r, lease.Hold{}, v)
-		return
-	}
-	s.waiting = append(s.waiting, r)
+	w.decide(s, r, h, v)
 }
 
 func (w *namedWorld) decide(s *namedMachine, r *namedRequest, h lease.Hold, v lease.Verdict) {
@@ -174,10 +198,26 @@ func (w *namedWorld) decide(s *namedMachine, r *namedRequest, h lease.Hold, v le
 	w.granted++
 	r.hold = h
 	s.running = append(s.running, r)
-	w.uses["user "+r.uses[0].Name] = append(w.uses["user "+r.uses[0].Name], use{w.now, 1})
-	w.uses["pool"] = append(w.uses["pool"], use{w.now, r.uses[1].Amount})
-	if r.run != "" {
-		w.calls[r.run]++
+	note := func(key string, amount int64) { w.uses[key] = append(w.uses[key], use{w.now, amount}) }
+	for _, u := range r.uses {
+		switch u.Resource {
+		case w.ids[userRequests]:
+			note("user "+u.Name, u.Amount)
+		case w.ids[poolTokens]:
+			note("pool", u.Amount)
+			note(u.Name, u.Amount)
+		case w.ids[runCallsMade]:
+			w.calls[u.Name]++
+		}
+	}
+}
+
+// bill counts what a request cost its run.
+func (w *namedWorld) bill(amounts []lease.Need) {
+	for _, n := range amounts {
+		if n.Resource == w.ids[runMoney] {
+			w.money[n.Name] += n.Amount
+		}
 	}
 }
 
@@ -188,9 +228,7 @@ func (w *namedWorld) settle(s *namedMachine, all bool) {
 			return false
 		}
 		s.m.Settle(r.hold, r.uses)
-		if r.run != "" {
-			w.money[r.run] += r.uses[2].Amount
-		}
+		w.bill(r.uses)
 		return true
 	})
 }
@@ -198,9 +236,7 @@ func (w *namedWorld) settle(s *namedMachine, all bool) {
 // kill ends a process whose journal is found whole. What ran is billed as it was reserved, as the journal says.
 func (w *namedWorld) kill(s *namedMachine) {
 	for _, r := range s.running {
-		if r.run != "" {
-			w.money[r.run] += r.needs[2].Amount
-		}
+		w.bill(r.needs)
 	}
 	final := s.m.Final(true)
 	shares, till := s.m.Shares(int64(w.now))
@@ -213,17 +249,19 @@ func (w *namedWorld) kill(s *namedMachine) {
 	}
 }
 
+func (w *namedWorld) loses() bool { return !w.calm && w.rng.IntN(20) == 0 }
+
 func (w *namedWorld) poll(s *namedMachine) {
 	now := int64(w.now)
 	r := s.m.Poll(now)
-	if r != nil && !w.away() && w.rng.IntN(20) > 0 {
+	if r != nil && !w.away() && !w.loses() {
 		w.enter()
 		rep := w.l.Renew(toLedger(s.name, r))
 		if rep.Refusal != ledger.RefusedNot || rep.Fenced {
 			w.t.Fatalf("at %v: renew %v of %s: %+v", w.now, r, s.name, rep)
 		}
 		w.must(w.l.Check())
-		if w.rng.IntN(20) > 0 {
+		if !w.loses() {
 			s.m.Apply(now, fromLedger(rep), 0)
 		}
 	}
@@ -244,14 +282,14 @@ func (w *namedWorld) step() {
 	w.now += namedTick
 	for _, s := range w.ms {
 		w.settle(s, false)
-		if !s.quiet && w.rng.IntN(8) == 0 {
-			w.call(s)
+		if !s.quiet {
+			w.call(w, s)
 		}
-		if w.rng.IntN(1500) == 0 && !s.quiet {
+		if !w.calm && !s.quiet && w.rng.IntN(1500) == 0 {
 			w.kill(s)
 		}
-		if w.rng.IntN(2000) == 0 {
-			s.m.ProviderLeft(int64(w.now), w.ids[fmt.Sprint("deployment", ledger.TotalTokens)], poolBurst/2+w.rng.Int64N(poolBurst/2))
+		if !w.calm && w.rng.IntN(2000) == 0 {
+			s.m.ProviderLeft(int64(w.now), w.ids[poolTokens], poolBurst/2+w.rng.Int64N(poolBurst/2))
 		}
 		w.poll(s)
 	}
@@ -300,12 +338,11 @@ func TestUsersRunsAndPools(t *testing.T) {
 				w.step()
 			}
 			for key := range w.uses {
-				if key == "pool" {
-					w.checkWindows(key, poolLimit, poolBurst)
-				} else {
+				if strings.HasPrefix(key, "user ") {
 					w.checkWindows(key, userLimit, userBurst)
 				}
 			}
+			w.checkWindows("pool", poolLimit, poolBurst)
 			w.checkRuns()
 			w.checkClosed()
 			for _, s := range w.ms {
@@ -321,9 +358,7 @@ func TestUsersRunsAndPools(t *testing.T) {
 // checkRuns: what quotad has settled of each run is what was billed, and no more than its cap.
 func (w *namedWorld) checkRuns() {
 	w.t.Helper()
-	for key, billed := range map[string]map[string]int64{
-		fmt.Sprint("run", ledger.Money): w.money, fmt.Sprint("run", ledger.Calls): w.calls,
-	} {
+	for key, billed := range map[string]map[string]int64{runMoney: w.money, runCallsMade: w.calls} {
 		kids := w.l.Children(w.ids[key])
 		if len(kids) < 10 {
 			w.t.Errorf("only %d runs", len(kids))

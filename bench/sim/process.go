@@ -225,6 +225,9 @@ func (q *quotad) renew(p *process, books *account, term, session int, r *quotav1
 	q.submit(term, entry{
 		apply: func() {
 			was := q.l.Counters(in.Incarnation)
+			if m, _ := q.l.MemberState(in.Incarnation); m.Lapsed {
+				q.w.witness.eased = q.w.now
+			}
 			rep = q.l.Renew(in)
 			q.w.witness.checkWhole(was, &in, &rep)
 			q.w.note("quotad", "applied", int64(r.Incarnation), int64(r.Seq), int64(rep.Refusal))

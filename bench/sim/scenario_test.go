@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -351,4 +352,48 @@ func TestSharesOfARolledBackDisk(t *testing.T) {
 		}
 		done = false
 	})
+}
+
+// TestWhoWantsLessThanItsPartGetsIt: in saturation all of a bucket may go by asks, in the order in which they come; who
+// comes again when it is told to has what it wants nevertheless.
+func TestWhoWantsLessThanItsPartGetsIt(t *testing.T) {
+	p := calm(5, 1)
+	p.modest = true
+	runPlan(t, p, nil)
+}
+
+// TestRefundsBesideAFullBucket: while a large reservation runs the bucket fills again. What it then gives back is not usable
+// beside the full bucket, or a short window would admit more than the burst.
+func TestRefundsBesideAFullBucket(t *testing.T) {
+	p := calm(2, 1)
+	p.refundsLate = true
+	p.script = func(w *world) {
+		w.every(10*time.Second, func() {
+			for _, s := range w.sidecars {
+				s.habit = huge
+			}
+		})
+	}
+	runPlan(t, p, nil)
+}
+
+// TestProviderHasOtherCallers: when others use half of a provider's limit, its word keeps ours to the rest: it refuses few.
+func TestProviderHasOtherCallers(t *testing.T) {
+	p := calm(3, 0)
+	p.hungry = true
+	for i := range 2 {
+		p.addTeam(fmt.Sprint("team-", i), 3000, 3000*500, lease.Share)
+	}
+	p.addPool(600)
+	p.script = func(w *world) {
+		w.provider.outside = 333
+		w.after(40*time.Second, func() { w.provider.served, w.provider.refused = 0, 0 })
+		w.after(99*time.Second, func() {
+			served, refused := w.provider.served, w.provider.refused
+			if served < 250 || refused*20 > served {
+				t.Errorf("the provider served %d and refused %d", served, refused)
+			}
+		})
+	}
+	runPlan(t, p, nil)
 }

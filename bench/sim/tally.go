@@ -44,6 +44,7 @@ const (
 	credit
 	debit
 	teamRecreated
+	outsider
 	numFaults
 )
 
@@ -57,7 +58,7 @@ var faultNames = [numFaults]string{
 	leaderChange: "leader change", entriesLost: "leader lost, entries with it", repliesLost: "leader lost, only replies with it",
 	leaderLoaded: "new leader loaded from records", outage: "quotad away", clockStep: "leader's clock steps",
 	monthTurn: "month turns", limitChange: "limit changed", capChange: "cap changed", credit: "credit", debit: "debit",
-	teamRecreated: "team deleted and created again",
+	teamRecreated: "team deleted and created again", outsider: "others use the provider's limit",
 }
 
 // check is a kind of invariant or promise.

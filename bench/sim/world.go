@@ -56,6 +56,7 @@ type world struct {
 	faulty bool // faults happen
 	load   load
 
+	provider        provider
 	quotad          *quotad
 	sidecars        []*sidecar
 	witness         *witness
@@ -162,6 +163,7 @@ func (w *world) run() {
 func (w *world) heal() {
 	w.note("", "heal")
 	w.faulty = false
+	w.provider.outside = 0
 	for _, s := range w.sidecars {
 		s.link.mend(w.now)
 		if s.twin != nil {
@@ -186,7 +188,13 @@ func (w *world) saturate() {
 	for _, s := range w.sidecars {
 		s.wished, s.got = 0, 0
 	}
+	for i := range w.plan.teams {
+		w.plan.teams[i].wished, w.plan.teams[i].got = 0, 0
+	}
 	parts := 60
+	if w.plan.pool > 0 {
+		parts = 300
+	}
 	if w.plan.patient {
 		parts = 1000 // who comes first is chance: over a short time parts differ by it
 	}

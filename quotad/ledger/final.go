@@ -25,10 +25,14 @@ func (l *Ledger) FileFinal(f FileFinal) (done bool) {
 		return false
 	}
 	for i := range f.Counters {
-		if c := m.find(f.Counters[i].Resource, f.Counters[i].Period); c != nil && l.knowsMore(m) {
-			l.believeCounter(c, &f.Counters[i])
+		c := &f.Counters[i]
+		if f.Seq < m.seq && l.ofChild(c.Resource) {
+			continue
 		}
-		l.raiseSpent(m, &f.Counters[i])
+		if known := m.find(c.Resource, c.Period); known != nil && l.knowsMore(m) {
+			l.believeCounter(known, c)
+		}
+		l.raiseSpent(m, c)
 	}
 	if !f.Proven || f.Seq < m.seq {
 		l.fence(m, false)
@@ -63,6 +67,13 @@ func (l *Ledger) unheard(f *FileFinal) bool {
 		}
 	}
 	return false
+}
+
+// ofChild says that a counter is of one name's. One that an old journal speaks of may have been closed since, and begun
+// anew: what it counted is booked.
+func (l *Ledger) ofChild(resource uint64) bool {
+	r := l.resources[resource]
+	return r != nil && r.of != nil
 }
 
 // raiseSpent books what a journal says was spent on a budget and is not booked yet. More than can be is disputed: it

@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"runtime"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-gateway/sluice/bench/sim"
+	"github.com/sluice-gateway/sluice/bench/sim/whatif"
 )
 
 // coveredFrom is how many seeds must have met every fault and every check.
@@ -22,6 +24,7 @@ func simCommand() *cobra.Command {
 		first, one         uint64
 		seeds, workers     int
 		trace, untilBroken bool
+		scenario, page     string
 	)
 	cmd := &cobra.Command{
 		Use:   "sim",
@@ -30,10 +33,18 @@ func simCommand() *cobra.Command {
 lost, late and repeated messages, cuts, crashes, leader changes, clones, month turns and changed limits. Every invariant
 is checked after every event, every promise at the end. The same seed gives the same world.
 
+With --scenario it plays tenants, providers and outages of a file, for operators: see bench/sim/scenarios.
+
 A sweep of ` + fmt.Sprint(coveredFrom) + ` seeds or more also fails when a kind of fault never happened or a check was never made.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			out := cmd.OutOrStdout()
+			if scenario != "" {
+				return whatIf(out, scenario, page)
+			}
+			if page != "" {
+				return errors.New("--output needs --scenario")
+			}
 			if cmd.Flags().Changed("seed") {
 				return replay(out, one, trace)
 			}
@@ -47,6 +58,8 @@ A sweep of ` + fmt.Sprint(coveredFrom) + ` seeds or more also fails when a kind 
 		},
 	}
 	flags := cmd.Flags()
+	flags.StringVar(&scenario, "scenario", "", "play this file's scenario instead: who gets what, fair and first come")
+	flags.StringVarP(&page, "output", "o", "", "with --scenario: also draw it to this HTML file")
 	flags.Uint64Var(&one, "seed", 0, "play this one only")
 	flags.BoolVar(&trace, "trace", false, "with --seed: print the event log")
 	flags.Uint64Var(&first, "first", 1, "first seed of a sweep")
@@ -130,4 +143,24 @@ func sweep(cmd *cobra.Command, out io.Writer, first uint64, seeds, workers int, 
 		return fmt.Errorf("never met: %s", strings.Join(missing, "; "))
 	}
 	return nil
+}
+
+// whatIf plays a scenario, prints who gets what, and draws it when page is not empty.
+func whatIf(out io.Writer, scenario, page string) error {
+	file, err := whatif.Read(scenario)
+	if err != nil {
+		return err
+	}
+	outcome, err := whatif.Play(file)
+	if err != nil {
+		return err
+	}
+	if err := outcome.Write(out); err != nil || page == "" {
+		return err
+	}
+	to, err := os.Create(page)
+	if err != nil {
+		return fmt.Errorf("draw: %w", err)
+	}
+	return errors.Join(outcome.Draw(to), to.Close())
 }

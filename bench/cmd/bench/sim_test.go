@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -31,9 +33,27 @@ func TestSimCommand(t *testing.T) {
 	}
 }
 
+func TestSimScenario(t *testing.T) {
+	page := filepath.Join(t.TempDir(), "page.html")
+	var out bytes.Buffer
+	cmd := simCommand()
+	cmd.SetOut(&out)
+	cmd.SetArgs([]string{"--scenario", "../../sim/scenarios/fair.yaml", "-o", page})
+	if err := cmd.ExecuteContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	drawn, err := os.ReadFile(page)
+	if err != nil || !bytes.Contains(drawn, []byte("</html>")) || !strings.Contains(out.String(), "reports") {
+		t.Errorf("%v; printed:\n%s", err, out.String())
+	}
+}
+
 func TestSimCommandRefuses(t *testing.T) {
 	for name, args := range map[string][]string{
 		"trace of a sweep": {"--trace"},
+		"page of a sweep":  {"-o", "x.html"},
+		"no scenario":      {"--scenario", "none.yaml"},
+		"no mutant":        {"mutants", "none"},
 		"no seeds":         {"--seeds", "0"},
 		"no workers":       {"--workers", "0"},
 	} {

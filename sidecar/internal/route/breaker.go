@@ -1,95 +1,20 @@
 package route
 
-import "time"
+import (
+	"time"
+
+	"github.com/sluice-gateway/sluice/sidecar/breaker"
+)
 
 const (
-	breakerWindow  = 20 * time.Second
-	breakerSlot    = 2 * time.Second
-	breakerSlots   = int(breakerWindow / breakerSlot)
-	breakerMin     = 10 // attempts in the window before it may open
-	breakerOpenFor = 30 * time.Second
-
 	restLeast = 5 * time.Second // of a deployment whose rate limit is used up, when it names no time
 	restMax   = 5 * time.Minute // whatever it names
 )
 
-// breaker opens when more than half of at least breakerMin attempts within breakerWindow failed. After
-// breakerOpenFor it lets one probe through; the probe's end closes it or opens it again.
-type breaker struct {
-	slots     [breakerSlots]slot
-	openUntil time.Time // zero: closed
-	probing   bool
-	probeEnds time.Time // a probe that is never reported must not block for ever
+// fare is how a deployment fares.
+type fare struct {
+	breaker.Breaker
 	restUntil time.Time // it asked to be left alone; independent of the breaker
-}
-
-type slot struct {
-	at      int64 // slot number since the epoch
-	ok, bad int
-}
-
-func slotOf(now time.Time) int64 { return now.UnixNano() / int64(breakerSlot) }
-
-// wait is 0 when an attempt may be made, else the time until one may. Asking while a probe is due takes the probe.
-func (b *breaker) wait(now time.Time) time.Duration {
-	if b.openUntil.IsZero() {
-		return 0
-	}
-	if d := b.openUntil.Sub(now); d > 0 {
-		return d
-	}
-	if b.probing && now.Before(b.probeEnds) {
-		return b.probeEnds.Sub(now)
-	}
-	b.probing, b.probeEnds = true, now.Add(breakerSlot)
-	return 0
-}
-
-func (b *breaker) report(now time.Time, ok bool) {
-	s := &b.slots[slotOf(now)%int64(breakerSlots)]
-	if at := slotOf(now); s.at != at {
-		*s = slot{at: at}
-	}
-	if ok {
-		s.ok++
-	} else {
-		s.bad++
-	}
-	if b.probing {
-		b.probing = false
-		if ok {
-			*b = breaker{restUntil: b.restUntil}
-		} else {
-			b.openUntil = now.Add(breakerOpenFor)
-		}
-		return
-	}
-	if good, bad := b.counts(now); !ok && b.openUntil.IsZero() && good+bad >= breakerMin && bad > good {
-		b.openUntil = now.Add(breakerOpenFor)
-	}
-}
-
-// unmoved takes the end of an attempt that says nothing about the deployment's health. The next one is the probe.
-func (b *breaker) unmoved() { b.probing = false }
-
-func (b *breaker) counts(now time.Time) (ok, bad int) {
-	oldest := slotOf(now) - int64(breakerSlots) + 1
-	for _, s := range b.slots {
-		if s.at >= oldest {
-			ok, bad = ok+s.ok, bad+s.bad
-		}
-	}
-	return ok, bad
-}
-
-func (b *breaker) state(now time.Time) string {
-	switch {
-	case b.openUntil.IsZero():
-		return "closed"
-	case now.Before(b.openUntil):
-		return "open"
-	}
-	return "half_open"
 }
 
 const (

@@ -68,12 +68,12 @@ func excluded(q Query, d *exchange.Deployment) string {
 // Router remembers how deployments fare. It is safe for concurrent use.
 type Router struct {
 	mu       sync.Mutex
-	breakers map[string]*breaker
+	breakers map[string]*fare
 	retries  retryBudget
 }
 
 // New makes a router that trusts every deployment.
-func New() *Router { return &Router{breakers: map[string]*breaker{}} }
+func New() *Router { return &Router{breakers: map[string]*fare{}} }
 
 // Order puts candidates in the order they are to be tried at now: by priority, within a priority drawn by weight,
 // those with an open breaker left out. Those that asked for a rest come after all others, again by priority: they may
@@ -86,7 +86,7 @@ func (r *Router) Order(now time.Time, c []exchange.Target) (order []exchange.Tar
 	var resting []exchange.Target
 	for _, t := range c {
 		b := r.breaker(t.Deployment.ID)
-		open := b.wait(now)
+		open := b.Wait(now)
 		switch {
 		case open > 0 && (wait == 0 || open < wait):
 			wait = open
@@ -146,19 +146,19 @@ func (r *Router) Report(now time.Time, deployment string, f *exchange.Failure) {
 	defer r.mu.Unlock()
 	b := r.breaker(deployment)
 	if f == nil {
-		b.report(now, true)
+		b.Report(now, true)
 		return
 	}
 	rest := f.RetryAfter
 	switch f.Kind {
 	case exchange.FailConnect, exchange.FailTimeout, exchange.FailOverloaded, exchange.FailInvalid, exchange.FailCut,
 		exchange.FailCredential, exchange.FailNotFound:
-		b.report(now, false)
+		b.Report(now, false)
 	case exchange.FailRateLimited:
 		rest = max(rest, restLeast)
-		b.unmoved()
+		b.Unmoved()
 	default:
-		b.unmoved()
+		b.Unmoved()
 	}
 	if until := now.Add(min(rest, restMax)); rest > 0 && until.After(b.restUntil) {
 		b.restUntil = until
@@ -193,8 +193,8 @@ func (r *Router) Health(now time.Time) []Health {
 	defer r.mu.Unlock()
 	out := make([]Health, 0, len(r.breakers))
 	for id, b := range r.breakers {
-		ok, bad := b.counts(now)
-		out = append(out, Health{id, b.state(now), ok, bad})
+		ok, bad := b.Counts(now)
+		out = append(out, Health{id, b.State(now), ok, bad})
 	}
 	slices.SortFunc(out, func(a, b Health) int {
 		if a.Deployment < b.Deployment {
@@ -205,10 +205,10 @@ func (r *Router) Health(now time.Time) []Health {
 	return out
 }
 
-func (r *Router) breaker(id string) *breaker {
+func (r *Router) breaker(id string) *fare {
 	b := r.breakers[id]
 	if b == nil {
-		b = &breaker{}
+		b = &fare{}
 		r.breakers[id] = b
 	}
 	return b

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-gateway/sluice/sidecar/breaker"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
@@ -118,7 +119,7 @@ func TestBreaker(t *testing.T) {
 	}
 	open := func(at time.Time) bool { o, _ := r.Order(at, c); return len(o) == 0 }
 
-	report(start, exchange.FailOverloaded, breakerMin-1)
+	report(start, exchange.FailOverloaded, breaker.Min-1)
 	if open(start) {
 		t.Fatal("opened below the least number of attempts")
 	}
@@ -132,10 +133,10 @@ func TestBreaker(t *testing.T) {
 	if !open(start) {
 		t.Fatal("10 of 10 failed: it must open")
 	}
-	if _, wait := r.Order(start, c); wait != breakerOpenFor {
-		t.Errorf("wait %s, want %s", wait, breakerOpenFor)
+	if _, wait := r.Order(start, c); wait != breaker.OpenFor {
+		t.Errorf("wait %s, want %s", wait, breaker.OpenFor)
 	}
-	later := start.Add(breakerOpenFor)
+	later := start.Add(breaker.OpenFor)
 	if open(later) {
 		t.Fatal("a probe is due")
 	}
@@ -147,10 +148,10 @@ func TestBreaker(t *testing.T) {
 		t.Fatal("a probe that says nothing is followed by another")
 	}
 	report(later, exchange.FailConnect, 1)
-	if !open(later.Add(breakerOpenFor - 1)) {
+	if !open(later.Add(breaker.OpenFor - 1)) {
 		t.Fatal("a failed probe opens it again")
 	}
-	again := later.Add(breakerOpenFor)
+	again := later.Add(breaker.OpenFor)
 	if open(again) {
 		t.Fatal("the next probe is due")
 	}
@@ -164,13 +165,13 @@ func TestBreaker(t *testing.T) {
 
 func TestBreakerForgets(t *testing.T) {
 	r := New()
-	for range breakerMin {
+	for range breaker.Min {
 		r.Report(start, "a", nil)
 	}
-	for i := range breakerMin + 1 {
-		r.Report(start.Add(breakerWindow+time.Duration(i)), "a", failed(exchange.FailOverloaded))
+	for i := range breaker.Min + 1 {
+		r.Report(start.Add(breaker.Window+time.Duration(i)), "a", failed(exchange.FailOverloaded))
 	}
-	if o, _ := r.Order(start.Add(breakerWindow+time.Second), []exchange.Target{target("a", 1, 1)}); len(o) != 0 {
+	if o, _ := r.Order(start.Add(breaker.Window+time.Second), []exchange.Target{target("a", 1, 1)}); len(o) != 0 {
 		t.Error("good attempts of more than a window ago must not keep it closed")
 	}
 }
