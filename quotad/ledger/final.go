@@ -25,9 +25,14 @@ func (l *Ledger) FileFinal(f FileFinal) (done bool) {
 		return false
 	}
 	for i := range f.Counters {
-		if c := &f.Counters[i]; f.Seq >= m.seq || !l.ofChild(c.Resource) {
-			l.raiseSpent(m, c)
+		c := &f.Counters[i]
+		if f.Seq < m.seq && l.ofChild(c.Resource) {
+			continue
 		}
+		if known := m.find(c.Resource, c.Period); known != nil && l.knowsMore(m) {
+			l.believeCounter(known, c)
+		}
+		l.raiseSpent(m, c)
 	}
 	if !f.Proven || f.Seq < m.seq {
 		l.fence(m, false)
@@ -91,7 +96,7 @@ func (l *Ledger) raiseSpent(m *member, f *Counter) {
 	}
 	more := f.Spent - c.spent
 	over := max(0, more-c.out())
-	if over > l.debtMax(m, c.p, c) {
+	if over > l.debtMax(m, c.p, c) && !l.knowsMore(m) {
 		return
 	}
 	l.lift(c)
@@ -99,7 +104,6 @@ func (l *Ledger) raiseSpent(m *member, f *Counter) {
 	c.granted += over
 	c.suspense = c.out() // m has lapsed
 	l.put(c)
-	c.p.settled += more
-	c.p.free -= over
+	c.p.free += l.settle(c.p, more) - over
 	l.alert(c.p)
 }

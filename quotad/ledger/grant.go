@@ -2,6 +2,9 @@ package ledger
 
 // verdict says whether need fits p now; ShortageNone if so. left is what p has.
 func (l *Ledger) verdict(p *pool, need int64) (short Shortage, left, retryMS int64) {
+	if wait := l.holdMS(); wait > 0 {
+		return l.onHold(p), 0, min(wait, retryMaxMS)
+	}
 	if !p.res.budget() {
 		l.refill(p.res)
 		left = p.res.levelFor(l.now)
@@ -111,7 +114,7 @@ func (l *Ledger) take(p *pool, amount int64) {
 // the other lacks would wait for ever.
 func (l *Ledger) grantDemand(c *counter) {
 	p, want := c.p, c.want()
-	if want == 0 || c.granted > grantedMax-want {
+	if want == 0 || c.granted > grantedMax-want || l.holdMS() > 0 {
 		return
 	}
 	amount := int64(0)
@@ -232,6 +235,9 @@ func (l *Ledger) unmet(c *counter) (short Shortage, retryMS int64) {
 		return ShortageNone, 0
 	}
 	p := c.p
+	if wait := l.holdMS(); wait > 0 {
+		return l.onHold(p), min(wait, retryMaxMS)
+	}
 	if !p.res.budget() {
 		if p.res.spec.Limit == 0 {
 			return TooLarge, 0

@@ -54,6 +54,8 @@ type Ledger struct {
 	fair      fairness
 	index     uint64 // Raft index of the entry at hand
 
+	restored Restored
+
 	mark    uint64           // numbers the passes that mark counters
 	claims  []claim          // scratch space of part
 	parties [classes][]claim // scratch space of setAside

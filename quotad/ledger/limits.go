@@ -33,6 +33,9 @@ const (
 	ratesMax         = 1200    // rates of a currency; beyond: Define fails
 	teamsMax         = 1 << 16 // weights of teams; beyond: Define fails
 	eventsMax        = 1 << 16 // pending wakes; beyond, they are dropped: they are hints
+
+	restoreMarginMS = 1_100      // after a restore nothing is granted for the time of a lapse and this
+	learnMS         = 86_400_000 // and for this long usage shows what was spent
 )
 
 // Bounds on numbers. They are chosen so that no sum in this package overflows an int64.

@@ -122,7 +122,7 @@ func loadPool(r *resource, p *BudgetPeriodState) *pool {
 	return &pool{
 		res: r, period: p.Period, endsMS: p.EndsMS, cap: p.Cap, credits: p.Credits, settled: p.Settled, free: p.Free,
 		alerted: slices.Clone(p.AlertedPermille), told: slices.Clone(p.ToldPermille), closed: p.Closed,
-		creditIDs: slices.Clone(p.CreditIDs), rate: p.PerUSDNano,
+		creditIDs: slices.Clone(p.CreditIDs), rate: p.PerUSDNano, learned: p.Learned, raised: p.Raised,
 	}
 }
 
@@ -179,7 +179,7 @@ func (l *Ledger) loadMember(s *MemberState) error {
 	m := newMember(s.Incarnation, s.Identity)
 	m.seq, m.asks, m.lapseAt, m.standbyAt, m.joined = s.Seq, slices.Clone(s.Asks), s.LapseAtMS, s.StandbyAtMS, s.JoinedMS
 	m.lapsed, m.ended = s.Lapsed, s.Lapsed && s.StandbyAtMS <= l.now
-	m.fenced, m.left, m.shareVersion, m.shareAcked = s.Fenced, s.Left, s.ShareVersion, s.ShareAcked
+	m.fenced, m.left, m.shareVersion, m.shareAcked, m.epoch = s.Fenced, s.Left, s.ShareVersion, s.ShareAcked, s.Epoch
 	l.members[m.incarnation] = m
 	l.order = append(l.order, m)
 	return nil

@@ -29,6 +29,7 @@ type member struct {
 	left         bool
 	shareVersion uint64
 	shareAcked   uint64
+	epoch        uint64     // of the last restore it is known to have heard of
 	counters     []*counter // by resource and period
 
 	alarm   alarm // what becomes of it next
@@ -76,7 +77,8 @@ func (l *Ledger) join(incarnation uint64, identity string) *member {
 		return nil
 	}
 	m := newMember(incarnation, identity)
-	m.joined, m.lapseAt, m.standbyAt = l.now, l.now+l.cfg.LapseAfterMS, l.now+l.standby()
+	m.joined, m.epoch = l.now, l.restored.Epoch
+	m.lapseAt, m.standbyAt = l.now+l.cfg.LapseAfterMS, l.now+l.standby()
 	l.addMember(m)
 	l.reschedule(m)
 	l.touchMember(m)

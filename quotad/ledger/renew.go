@@ -17,7 +17,7 @@ func (l *Ledger) Renew(r Renew) RenewReply {
 	}
 	if !l.plausible(m, &r) {
 		l.fenceLiar(m)
-		return RenewReply{Seq: r.Seq, Fenced: true}
+		return RenewReply{Seq: r.Seq, Epoch: l.restored.Epoch, Fenced: true}
 	}
 	l.touchMember(m)
 	if m.lapsed {
@@ -27,6 +27,12 @@ func (l *Ledger) Renew(r Renew) RenewReply {
 	m.lapseAt, m.standbyAt = l.now+l.cfg.LapseAfterMS, l.now+l.standby()
 	l.reschedule(m)
 
+	if l.knowsMore(m) {
+		l.believe(m, &r)
+		if r.Epoch == l.restored.Epoch {
+			m.epoch = r.Epoch // it has heard of the restore, and told all it has
+		}
+	}
 	l.applyCounters(m, r.Counters)
 	l.ackShares(m, r.ShareVersion)
 	if r.Leaving && !m.left {
@@ -42,7 +48,9 @@ func (l *Ledger) Renew(r Renew) RenewReply {
 				l.grantDemand(c)
 			}
 		}
-		l.setShares(m)
+		if l.holdMS() == 0 {
+			l.setShares(m)
+		}
 	}
 	l.closeCounters(m, &r)
 	return l.reply(m, &r)
@@ -70,16 +78,19 @@ func (l *Ledger) closeCounters(m *member, r *Renew) {
 func (l *Ledger) sender(r *Renew) (*member, RenewReply) {
 	m, ok := l.members[r.Incarnation]
 	if !ok {
-		if r.Seq != 1 {
-			return nil, RenewReply{Seq: r.Seq, Fenced: true}
+		if r.Seq != 1 && !l.returns(r) {
+			return nil, RenewReply{Seq: r.Seq, Epoch: l.restored.Epoch, Fenced: true}
 		}
 		if m = l.join(r.Incarnation, r.Identity); m == nil {
 			return nil, RenewReply{Seq: r.Seq, Refusal: RefusedFull}
 		}
+		if r.Seq != 1 {
+			m.epoch = r.Epoch
+		}
 		return m, RenewReply{}
 	}
 	if m.fenced || m.identity != r.Identity {
-		return nil, RenewReply{Seq: r.Seq, Fenced: true}
+		return nil, RenewReply{Seq: r.Seq, Epoch: l.restored.Epoch, Fenced: true}
 	}
 	if r.Seq < m.seq {
 		// A late copy of what an honest process sent before; it does not wait for that any more, and an answer to it
@@ -102,12 +113,12 @@ func (l *Ledger) plausible(m *member, r *Renew) bool {
 			if rc.Spent < c.spent || rc.Returned < c.returned {
 				return false
 			}
-			if over := rc.Spent + rc.Returned + c.forfeited - c.granted; over > 0 && over > l.debtMax(m, c.p, c) {
+			if over := rc.Spent + rc.Returned + c.forfeited - c.granted; over > 0 && !l.knowsMore(m) && over > l.debtMax(m, c.p, c) {
 				return false
 			}
 			continue
 		}
-		if over := rc.Spent + rc.Returned; over > 0 {
+		if over := rc.Spent + rc.Returned; over > 0 && !l.knowsMore(m) {
 			if p := l.pool(rc.Resource, rc.Period); p != nil && p.countable() && over > l.debtMax(m, p, nil) {
 				return false
 			}
@@ -179,8 +190,7 @@ func (l *Ledger) apply(c *counter, rc *Counter) {
 		}
 		return
 	}
-	p.settled += spent
-	p.free += returned - over
+	p.free += l.settle(p, spent) + returned - over
 	if spent > 0 {
 		l.alert(p)
 	}
@@ -189,7 +199,7 @@ func (l *Ledger) apply(c *counter, rc *Counter) {
 // reply answers from the totals and the stored results of m's last asks.
 func (l *Ledger) reply(m *member, r *Renew) RenewReply {
 	out := RenewReply{
-		Seq: r.Seq, Asks: append([]AskResult(nil), m.asks...), ShareVersion: m.shareVersion,
+		Seq: r.Seq, Epoch: l.restored.Epoch, Asks: append([]AskResult(nil), m.asks...), ShareVersion: m.shareVersion,
 		UsableForMS: l.cfg.UsableForMS, StandbyForMS: l.cfg.StandbyForMS,
 		Grants: make([]Grant, 0, len(r.Counters)+2*len(r.Asks)),
 	}

@@ -43,6 +43,7 @@ type BudgetPeriodState struct {
 	ToldPermille    []int64 // those of them that someone was told of; ascending
 	Closed          bool
 	CreditIDs       []string // sorted
+	Learned, Raised int64    // after a restore, see Learn
 	PerUSDNano      int64    // rate the cap was converted with; 0 for USD
 }
 
@@ -88,6 +89,7 @@ type MemberState struct {
 	Left         bool
 	ShareVersion uint64
 	ShareAcked   uint64
+	Epoch        uint64
 }
 
 // ResourceState returns the record of a resource; false when it is deleted or never was.
@@ -136,7 +138,7 @@ func (l *Ledger) MemberState(incarnation uint64) (MemberState, bool) {
 	return MemberState{
 		Incarnation: m.incarnation, Identity: m.identity, Seq: m.seq, Asks: slices.Clone(m.asks), LapseAtMS: m.lapseAt,
 		StandbyAtMS: m.standbyAt, JoinedMS: m.joined, Lapsed: m.lapsed, Fenced: m.fenced, Left: m.left,
-		ShareVersion: m.shareVersion, ShareAcked: m.shareAcked,
+		ShareVersion: m.shareVersion, ShareAcked: m.shareAcked, Epoch: m.epoch,
 	}, true
 }
 
@@ -146,6 +148,7 @@ func (p *pool) state() BudgetPeriodState {
 		Suspense: p.suspense, Free: p.free, AlertedPermille: slices.Clone(p.alerted),
 		ToldPermille: slices.Clone(p.told), Closed: p.closed, CreditIDs: slices.Clone(p.creditIDs),
 		PerUSDNano: p.rate,
+		Learned:    p.learned, Raised: p.raised,
 	}
 }
 

@@ -214,6 +214,7 @@ type Share struct {
 // RenewReply answers a Renew. When Fenced is set or Refusal is not RefusedNot, only Seq stands beside it.
 type RenewReply struct {
 	Seq          uint64
+	Epoch        uint64      // raised by each restore
 	Grants       []Grant     // the Renew's counters in its order, then what else was granted
 	Asks         []AskResult // one for each ask, in order
 	UsableForMS  int64

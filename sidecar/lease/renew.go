@@ -270,6 +270,7 @@ func (m *Machine) Apply(now int64, reply *quotav1.RenewReply, next uint64) (fenc
 	if m.inflight == nil || reply.GetSeq() != m.inflight.GetSeq() || reply.GetEpoch() < m.epoch {
 		return false
 	}
+	restored := reply.GetEpoch() > m.epoch
 	m.epoch = reply.GetEpoch()
 	if reply.GetFenced() {
 		m.fence(now, next)
@@ -285,6 +286,11 @@ func (m *Machine) Apply(now int64, reply *quotav1.RenewReply, next uint64) (fenc
 	for _, c := range m.counters {
 		if c.res.of == nil && !c.wanted() && c.held == 0 && c.balance() == 0 && c.sent == (sentTotals{c.spent, c.returned}) {
 			c.closed = true
+		}
+	}
+	if restored { // quotad may have forgotten what was closed: it is told all, once more
+		for _, c := range m.counters {
+			c.closed = false
 		}
 	}
 	m.usableUntil = first + int64(time.Millisecond)*max(0, reply.GetUsableForMs())

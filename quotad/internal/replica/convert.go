@@ -111,7 +111,7 @@ func resourceTo(r ledger.ResourceState) *raftlogv1.ResourceState {
 				Period: p.Period, EndsMs: p.EndsMS, Cap: p.Cap, Credits: p.Credits, Settled: p.Settled,
 				Outstanding: p.Outstanding, Suspense: p.Suspense, Free: p.Free, AlertedPermille: p.AlertedPermille,
 				ToldPermille: p.ToldPermille, Closed: p.Closed, CreditIds: p.CreditIDs,
-				PerUsdNano: p.PerUSDNano,
+				PerUsdNano: p.PerUSDNano, Learned: p.Learned, Raised: p.Raised,
 			}
 		}),
 	}
@@ -133,6 +133,7 @@ func resourceFrom(r *raftlogv1.ResourceState) ledger.ResourceState {
 				Outstanding: p.GetOutstanding(), Suspense: p.GetSuspense(), Free: p.GetFree(),
 				AlertedPermille: p.GetAlertedPermille(), ToldPermille: p.GetToldPermille(), Closed: p.GetClosed(),
 				CreditIDs: p.GetCreditIds(), PerUSDNano: p.GetPerUsdNano(),
+				Learned: p.GetLearned(), Raised: p.GetRaised(),
 			}
 		}),
 	}
@@ -163,7 +164,7 @@ func memberTo(m ledger.MemberState) *raftlogv1.MemberState {
 	return &raftlogv1.MemberState{
 		Incarnation: m.Incarnation, Identity: m.Identity, Seq: m.Seq, LapseAtMs: m.LapseAtMS, StandbyAtMs: m.StandbyAtMS,
 		JoinedMs: m.JoinedMS, Lapsed: m.Lapsed, Fenced: m.Fenced, Left: m.Left, ShareVersion: m.ShareVersion,
-		ShareAcked: m.ShareAcked,
+		ShareAcked: m.ShareAcked, Epoch: m.Epoch,
 		Asks: each(m.Asks, func(a ledger.AskResult) *raftlogv1.AskResultState {
 			return &raftlogv1.AskResultState{
 				Id: a.ID, Granted: a.Granted, Resource: a.Resource, Shortage: int32(a.Shortage), Left: a.Left,
@@ -177,7 +178,7 @@ func memberFrom(m *raftlogv1.MemberState) ledger.MemberState {
 	return ledger.MemberState{
 		Incarnation: m.GetIncarnation(), Identity: m.GetIdentity(), Seq: m.GetSeq(), LapseAtMS: m.GetLapseAtMs(),
 		StandbyAtMS: m.GetStandbyAtMs(), JoinedMS: m.GetJoinedMs(), Lapsed: m.GetLapsed(), Fenced: m.GetFenced(),
-		Left: m.GetLeft(), ShareVersion: m.GetShareVersion(), ShareAcked: m.GetShareAcked(),
+		Left: m.GetLeft(), ShareVersion: m.GetShareVersion(), ShareAcked: m.GetShareAcked(), Epoch: m.GetEpoch(),
 		Asks: each(m.GetAsks(), func(a *raftlogv1.AskResultState) ledger.AskResult {
 			return ledger.AskResult{
 				ID: a.GetId(), Granted: a.GetGranted(), Resource: a.GetResource(), Shortage: ledger.Shortage(a.GetShortage()),

@@ -48,7 +48,7 @@ func finalTo(identity string, successor uint64, f *quotav1.FileFinal) *raftlogv1
 
 func replyFrom(r ledger.RenewReply) *quotav1.RenewReply {
 	out := &quotav1.RenewReply{
-		Seq: r.Seq, UsableForMs: r.UsableForMS, ShareVersion: r.ShareVersion, StandbyForMs: r.StandbyForMS, Fenced: r.Fenced,
+		Seq: r.Seq, Epoch: r.Epoch, UsableForMs: r.UsableForMS, ShareVersion: r.ShareVersion, StandbyForMs: r.StandbyForMS, Fenced: r.Fenced,
 	}
 	for _, g := range r.Grants {
 		out.Grants = append(out.Grants, &quotav1.Grant{

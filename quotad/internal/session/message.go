@@ -41,10 +41,8 @@ func (s *Server) renew(ctx context.Context, c *session, r *quotav1.Renew) error 
 	}
 	var passed *quotav1.Renew
 	var foreign int
-	var epoch uint64
 	var wrong error
 	s.node.View(func(m *replica.Machine) {
-		epoch = m.Epoch()
 		if wrong = checkRenew(m, r); wrong == nil {
 			passed, foreign = s.permit(m, c.hello.GetIdentity()).renew(r)
 		}
@@ -66,7 +64,6 @@ func (s *Server) renew(ctx context.Context, c *session, r *quotav1.Renew) error 
 		return fmt.Errorf("renew %d refused: reason %d", r.GetSeq(), reply.Refusal)
 	}
 	out := replyFrom(reply)
-	out.Epoch = epoch
 	complete(r, out)
 	c.send(&quotav1.SessionResponse{Message: &quotav1.SessionResponse_RenewReply{RenewReply: out}})
 	return nil

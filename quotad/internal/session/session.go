@@ -239,9 +239,10 @@ func (s *Server) check(ctx context.Context, h *quotav1.Hello) error {
 			return err
 		}
 	}
-	var cluster string
-	s.node.View(func(m *replica.Machine) { cluster = m.ClusterID() })
-	if h.GetClusterId() != "" && h.GetClusterId() != cluster {
+	var cluster, group string
+	s.node.View(func(m *replica.Machine) { cluster, group = m.ClusterID(), m.GroupID() })
+	// A cluster that took over another's state is also known by the id it had before.
+	if h.GetClusterId() != "" && h.GetClusterId() != cluster && h.GetClusterId() != group {
 		return status.Errorf(codes.PermissionDenied, "hello.cluster_id: the sidecar belongs to cluster %s, this is %s",
 			h.GetClusterId(), cluster)
 	}

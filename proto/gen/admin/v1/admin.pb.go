@@ -3115,6 +3115,10 @@ type Member struct {
 	Lag int64 `protobuf:"varint,5,opt,name=lag,proto3" json:"lag,omitempty"`
 	// Milliseconds since it last answered the leader, 0 for the leader itself, -1 when unknown.
 	LastContactMs int64 `protobuf:"varint,6,opt,name=last_contact_ms,json=lastContactMs,proto3" json:"last_contact_ms,omitempty"`
+	// host:port of its sidecar plane.
+	SidecarAddress string `protobuf:"bytes,7,opt,name=sidecar_address,json=sidecarAddress,proto3" json:"sidecar_address,omitempty"`
+	// host:port of its admin plane.
+	AdminAddress  string `protobuf:"bytes,8,opt,name=admin_address,json=adminAddress,proto3" json:"admin_address,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3191,6 +3195,653 @@ func (x *Member) GetLastContactMs() int64 {
 	return 0
 }
 
+func (x *Member) GetSidecarAddress() string {
+	if x != nil {
+		return x.SidecarAddress
+	}
+	return ""
+}
+
+func (x *Member) GetAdminAddress() string {
+	if x != nil {
+		return x.AdminAddress
+	}
+	return ""
+}
+
+// ListMembersRequest has no fields.
+type ListMembersRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListMembersRequest) Reset() {
+	*x = ListMembersRequest{}
+	mi := &file_admin_v1_admin_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListMembersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListMembersRequest) ProtoMessage() {}
+
+func (x *ListMembersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_v1_admin_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListMembersRequest.ProtoReflect.Descriptor instead.
+func (*ListMembersRequest) Descriptor() ([]byte, []int) {
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{47}
+}
+
+// ListMembersResponse lists nodes by id.
+type ListMembersResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The nodes.
+	Members       []*Member `protobuf:"bytes,1,rep,name=members,proto3" json:"members,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListMembersResponse) Reset() {
+	*x = ListMembersResponse{}
+	mi := &file_admin_v1_admin_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListMembersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListMembersResponse) ProtoMessage() {}
+
+func (x *ListMembersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_v1_admin_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListMembersResponse.ProtoReflect.Descriptor instead.
+func (*ListMembersResponse) Descriptor() ([]byte, []int) {
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *ListMembersResponse) GetMembers() []*Member {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+// AddMemberRequest names a node and where it is: host:port, as others reach it.
+type AddMemberRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name, as its --id.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Where other nodes reach it.
+	RaftAddress string `protobuf:"bytes,2,opt,name=raft_address,json=raftAddress,proto3" json:"raft_address,omitempty"`
+	// Where sidecars reach it.
+	SidecarAddress string `protobuf:"bytes,3,opt,name=sidecar_address,json=sidecarAddress,proto3" json:"sidecar_address,omitempty"`
+	// Where operators reach it.
+	AdminAddress  string `protobuf:"bytes,4,opt,name=admin_address,json=adminAddress,proto3" json:"admin_address,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddMemberRequest) Reset() {
+	*x = AddMemberRequest{}
+	mi := &file_admin_v1_admin_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddMemberRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddMemberRequest) ProtoMessage() {}
+
+func (x *AddMemberRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_v1_admin_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddMemberRequest.ProtoReflect.Descriptor instead.
+func (*AddMemberRequest) Descriptor() ([]byte, []int) {
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *AddMemberRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *AddMemberRequest) GetRaftAddress() string {
+	if x != nil {
+		return x.RaftAddress
+	}
+	return ""
+}
+
+func (x *AddMemberRequest) GetSidecarAddress() string {
+	if x != nil {
+		return x.SidecarAddress
+	}
+	return ""
+}
+
+func (x *AddMemberRequest) GetAdminAddress() string {
+	if x != nil {
+		return x.AdminAddress
+	}
+	return ""
+}
+
+// AddMemberResponse shows the node.
+type AddMemberResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The node.
+	Member        *Member `protobuf:"bytes,1,opt,name=member,proto3" json:"member,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddMemberResponse) Reset() {
+	*x = AddMemberResponse{}
+	mi := &file_admin_v1_admin_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddMemberResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddMemberResponse) ProtoMessage() {}
+
+func (x *AddMemberResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_v1_admin_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddMemberResponse.ProtoReflect.Descriptor instead.
+func (*AddMemberResponse) Descriptor() ([]byte, []int) {
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *AddMemberResponse) GetMember() *Member {
+	if x != nil {
+		return x.Member
+	}
+	return nil
+}
+
+// RemoveMemberRequest names a node.
+type RemoveMemberRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Also if too few of the others answer at present for the cluster to go on.
+	Force         bool `protobuf:"varint,2,opt,name=force,proto3" json:"force,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveMemberRequest) Reset() {
+	*x = RemoveMemberRequest{}
+	mi := &file_admin_v1_admin_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveMemberRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveMemberRequest) ProtoMessage() {}
+
+func (x *RemoveMemberRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_v1_admin_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveMemberRequest.ProtoReflect.Descriptor instead.
+func (*RemoveMemberRequest) Descriptor() ([]byte, []int) {
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *RemoveMemberRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *RemoveMemberRequest) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
+// RemoveMemberResponse lists who is left.
+type RemoveMemberResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The nodes.
+	Members       []*Member `protobuf:"bytes,1,rep,name=members,proto3" json:"members,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveMemberResponse) Reset() {
+	*x = RemoveMemberResponse{}
+	mi := &file_admin_v1_admin_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveMemberResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveMemberResponse) ProtoMessage() {}
+
+func (x *RemoveMemberResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_v1_admin_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveMemberResponse.ProtoReflect.Descriptor instead.
+func (*RemoveMemberResponse) Descriptor() ([]byte, []int) {
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *RemoveMemberResponse) GetMembers() []*Member {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+// BackupRequest has no fields.
+type BackupRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupRequest) Reset() {
+	*x = BackupRequest{}
+	mi := &file_admin_v1_admin_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupRequest) ProtoMessage() {}
+
+func (x *BackupRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_v1_admin_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
+func (*BackupRequest) Descriptor() ([]byte, []int) {
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{53}
+}
+
+// BackupResponse is a piece of a backup.
+type BackupResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The piece.
+	Data          []byte `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupResponse) Reset() {
+	*x = BackupResponse{}
+	mi := &file_admin_v1_admin_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupResponse) ProtoMessage() {}
+
+func (x *BackupResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_v1_admin_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
+func (*BackupResponse) Descriptor() ([]byte, []int) {
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{54}
+}
+
+func (x *BackupResponse) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+// RestoreRequest is a piece of a backup.
+type RestoreRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The piece.
+	Data []byte `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	// Also a backup of another cluster. The cluster keeps its own id.
+	OtherCluster bool `protobuf:"varint,2,opt,name=other_cluster,json=otherCluster,proto3" json:"other_cluster,omitempty"`
+	// Who.
+	Actor         string `protobuf:"bytes,3,opt,name=actor,proto3" json:"actor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RestoreRequest) Reset() {
+	*x = RestoreRequest{}
+	mi := &file_admin_v1_admin_proto_msgTypes[55]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RestoreRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RestoreRequest) ProtoMessage() {}
+
+func (x *RestoreRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_v1_admin_proto_msgTypes[55]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RestoreRequest.ProtoReflect.Descriptor instead.
+func (*RestoreRequest) Descriptor() ([]byte, []int) {
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{55}
+}
+
+func (x *RestoreRequest) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *RestoreRequest) GetOtherCluster() bool {
+	if x != nil {
+		return x.OtherCluster
+	}
+	return false
+}
+
+func (x *RestoreRequest) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+// UnknownSpend is what may have been spent of one budget since the backup without a trace.
+type UnknownSpend struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// team, business_unit, org or key.
+	Scope string `protobuf:"bytes,1,opt,name=scope,proto3" json:"scope,omitempty"`
+	// Name of the owner.
+	Owner string `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`
+	// yyyymm.
+	Period uint32 `protobuf:"varint,3,opt,name=period,proto3" json:"period,omitempty"`
+	// What was free in the backup, nano-dollars: no more than that can have been granted and spent since by processes
+	// whose disks are lost too.
+	AtMostNano int64 `protobuf:"varint,4,opt,name=at_most_nano,json=atMostNano,proto3" json:"at_most_nano,omitempty"`
+	// It is hard: at_most_nano is a bound. A soft one may be passed by any amount.
+	Hard          bool `protobuf:"varint,5,opt,name=hard,proto3" json:"hard,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnknownSpend) Reset() {
+	*x = UnknownSpend{}
+	mi := &file_admin_v1_admin_proto_msgTypes[56]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnknownSpend) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnknownSpend) ProtoMessage() {}
+
+func (x *UnknownSpend) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_v1_admin_proto_msgTypes[56]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnknownSpend.ProtoReflect.Descriptor instead.
+func (*UnknownSpend) Descriptor() ([]byte, []int) {
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{56}
+}
+
+func (x *UnknownSpend) GetScope() string {
+	if x != nil {
+		return x.Scope
+	}
+	return ""
+}
+
+func (x *UnknownSpend) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *UnknownSpend) GetPeriod() uint32 {
+	if x != nil {
+		return x.Period
+	}
+	return 0
+}
+
+func (x *UnknownSpend) GetAtMostNano() int64 {
+	if x != nil {
+		return x.AtMostNano
+	}
+	return 0
+}
+
+func (x *UnknownSpend) GetHard() bool {
+	if x != nil {
+		return x.Hard
+	}
+	return false
+}
+
+// RestoreResponse says what was restored.
+type RestoreResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The epoch that began.
+	Epoch uint64 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// Version of the configuration now in force.
+	Version uint64 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
+	// When the backup was made, Unix milliseconds.
+	MadeAtMs int64 `protobuf:"varint,3,opt,name=made_at_ms,json=madeAtMs,proto3" json:"made_at_ms,omitempty"`
+	// Records restored.
+	Records uint64 `protobuf:"varint,4,opt,name=records,proto3" json:"records,omitempty"`
+	// The cluster's id from now on.
+	ClusterId string `protobuf:"bytes,5,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
+	// Nothing is granted for this long, until what sidecars hold is known or has ended.
+	HoldMs int64 `protobuf:"varint,6,opt,name=hold_ms,json=holdMs,proto3" json:"hold_ms,omitempty"`
+	// What cannot be known.
+	Unknown       []*UnknownSpend `protobuf:"bytes,7,rep,name=unknown,proto3" json:"unknown,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RestoreResponse) Reset() {
+	*x = RestoreResponse{}
+	mi := &file_admin_v1_admin_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RestoreResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RestoreResponse) ProtoMessage() {}
+
+func (x *RestoreResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_v1_admin_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RestoreResponse.ProtoReflect.Descriptor instead.
+func (*RestoreResponse) Descriptor() ([]byte, []int) {
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{57}
+}
+
+func (x *RestoreResponse) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *RestoreResponse) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *RestoreResponse) GetMadeAtMs() int64 {
+	if x != nil {
+		return x.MadeAtMs
+	}
+	return 0
+}
+
+func (x *RestoreResponse) GetRecords() uint64 {
+	if x != nil {
+		return x.Records
+	}
+	return 0
+}
+
+func (x *RestoreResponse) GetClusterId() string {
+	if x != nil {
+		return x.ClusterId
+	}
+	return ""
+}
+
+func (x *RestoreResponse) GetHoldMs() int64 {
+	if x != nil {
+		return x.HoldMs
+	}
+	return 0
+}
+
+func (x *RestoreResponse) GetUnknown() []*UnknownSpend {
+	if x != nil {
+		return x.Unknown
+	}
+	return nil
+}
+
 // SidecarStatus is one connected or lapsed sidecar.
 type SidecarStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3212,7 +3863,7 @@ type SidecarStatus struct {
 
 func (x *SidecarStatus) Reset() {
 	*x = SidecarStatus{}
-	mi := &file_admin_v1_admin_proto_msgTypes[47]
+	mi := &file_admin_v1_admin_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3224,7 +3875,7 @@ func (x *SidecarStatus) String() string {
 func (*SidecarStatus) ProtoMessage() {}
 
 func (x *SidecarStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_v1_admin_proto_msgTypes[47]
+	mi := &file_admin_v1_admin_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3237,7 +3888,7 @@ func (x *SidecarStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SidecarStatus.ProtoReflect.Descriptor instead.
 func (*SidecarStatus) Descriptor() ([]byte, []int) {
-	return file_admin_v1_admin_proto_rawDescGZIP(), []int{47}
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *SidecarStatus) GetIdentity() string {
@@ -3307,13 +3958,19 @@ type StatusResponse struct {
 	Build string `protobuf:"bytes,10,opt,name=build,proto3" json:"build,omitempty"`
 	// Where the leader's admin API is.
 	LeaderAdminAddress string `protobuf:"bytes,11,opt,name=leader_admin_address,json=leaderAdminAddress,proto3" json:"leader_admin_address,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// Raised by every restore from a backup; 0 before the first.
+	Epoch uint64 `protobuf:"varint,20,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// Why new certificate files of the answering node are not in use; empty when they are.
+	TlsProblem string `protobuf:"bytes,21,opt,name=tls_problem,json=tlsProblem,proto3" json:"tls_problem,omitempty"`
+	// When the certificate in use at the answering node ends, Unix milliseconds; 0 without TLS.
+	TlsEndsMs     int64 `protobuf:"varint,22,opt,name=tls_ends_ms,json=tlsEndsMs,proto3" json:"tls_ends_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_admin_v1_admin_proto_msgTypes[48]
+	mi := &file_admin_v1_admin_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3325,7 +3982,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_v1_admin_proto_msgTypes[48]
+	mi := &file_admin_v1_admin_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3338,7 +3995,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_admin_v1_admin_proto_rawDescGZIP(), []int{48}
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *StatusResponse) GetClusterId() string {
@@ -3416,6 +4073,27 @@ func (x *StatusResponse) GetLeaderAdminAddress() string {
 		return x.LeaderAdminAddress
 	}
 	return ""
+}
+
+func (x *StatusResponse) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *StatusResponse) GetTlsProblem() string {
+	if x != nil {
+		return x.TlsProblem
+	}
+	return ""
+}
+
+func (x *StatusResponse) GetTlsEndsMs() int64 {
+	if x != nil {
+		return x.TlsEndsMs
+	}
+	return 0
 }
 
 var File_admin_v1_admin_proto protoreflect.FileDescriptor
@@ -3635,21 +4313,62 @@ const file_admin_v1_admin_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"<\n" +
 	"\x12QueryUsageResponse\x12&\n" +
 	"\x04rows\x18\x01 \x03(\v2\x12.admin.v1.UsageSumR\x04rows\"\x0f\n" +
-	"\rStatusRequest\"\xa3\x01\n" +
+	"\rStatusRequest\"\xf1\x01\n" +
 	"\x06Member\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12!\n" +
 	"\fraft_address\x18\x02 \x01(\tR\vraftAddress\x12\x16\n" +
 	"\x06leader\x18\x03 \x01(\bR\x06leader\x12\x14\n" +
 	"\x05voter\x18\x04 \x01(\bR\x05voter\x12\x10\n" +
 	"\x03lag\x18\x05 \x01(\x03R\x03lag\x12&\n" +
-	"\x0flast_contact_ms\x18\x06 \x01(\x03R\rlastContactMs\"\xc4\x01\n" +
+	"\x0flast_contact_ms\x18\x06 \x01(\x03R\rlastContactMs\x12'\n" +
+	"\x0fsidecar_address\x18\a \x01(\tR\x0esidecarAddress\x12#\n" +
+	"\radmin_address\x18\b \x01(\tR\fadminAddress\"\x14\n" +
+	"\x12ListMembersRequest\"A\n" +
+	"\x13ListMembersResponse\x12*\n" +
+	"\amembers\x18\x01 \x03(\v2\x10.admin.v1.MemberR\amembers\"\x93\x01\n" +
+	"\x10AddMemberRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12!\n" +
+	"\fraft_address\x18\x02 \x01(\tR\vraftAddress\x12'\n" +
+	"\x0fsidecar_address\x18\x03 \x01(\tR\x0esidecarAddress\x12#\n" +
+	"\radmin_address\x18\x04 \x01(\tR\fadminAddress\"=\n" +
+	"\x11AddMemberResponse\x12(\n" +
+	"\x06member\x18\x01 \x01(\v2\x10.admin.v1.MemberR\x06member\";\n" +
+	"\x13RemoveMemberRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
+	"\x05force\x18\x02 \x01(\bR\x05force\"B\n" +
+	"\x14RemoveMemberResponse\x12*\n" +
+	"\amembers\x18\x01 \x03(\v2\x10.admin.v1.MemberR\amembers\"\x0f\n" +
+	"\rBackupRequest\"$\n" +
+	"\x0eBackupResponse\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\"_\n" +
+	"\x0eRestoreRequest\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\x12#\n" +
+	"\rother_cluster\x18\x02 \x01(\bR\fotherCluster\x12\x14\n" +
+	"\x05actor\x18\x03 \x01(\tR\x05actor\"\x88\x01\n" +
+	"\fUnknownSpend\x12\x14\n" +
+	"\x05scope\x18\x01 \x01(\tR\x05scope\x12\x14\n" +
+	"\x05owner\x18\x02 \x01(\tR\x05owner\x12\x16\n" +
+	"\x06period\x18\x03 \x01(\rR\x06period\x12 \n" +
+	"\fat_most_nano\x18\x04 \x01(\x03R\n" +
+	"atMostNano\x12\x12\n" +
+	"\x04hard\x18\x05 \x01(\bR\x04hard\"\xe3\x01\n" +
+	"\x0fRestoreResponse\x12\x14\n" +
+	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\x04R\aversion\x12\x1c\n" +
+	"\n" +
+	"made_at_ms\x18\x03 \x01(\x03R\bmadeAtMs\x12\x18\n" +
+	"\arecords\x18\x04 \x01(\x04R\arecords\x12\x1d\n" +
+	"\n" +
+	"cluster_id\x18\x05 \x01(\tR\tclusterId\x12\x17\n" +
+	"\ahold_ms\x18\x06 \x01(\x03R\x06holdMs\x120\n" +
+	"\aunknown\x18\a \x03(\v2\x16.admin.v1.UnknownSpendR\aunknown\"\xc4\x01\n" +
 	"\rSidecarStatus\x12\x1a\n" +
 	"\bidentity\x18\x01 \x01(\tR\bidentity\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12\x14\n" +
 	"\x05state\x18\x03 \x01(\tR\x05state\x12%\n" +
 	"\x0econfig_version\x18\x04 \x01(\x04R\rconfigVersion\x12\x14\n" +
 	"\x05build\x18\x05 \x01(\tR\x05build\x12\"\n" +
-	"\rlast_renew_ms\x18\x06 \x01(\x03R\vlastRenewMs\"\x9c\x03\n" +
+	"\rlast_renew_ms\x18\x06 \x01(\x03R\vlastRenewMs\"\xf3\x03\n" +
 	"\x0eStatusResponse\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12\x17\n" +
@@ -3663,7 +4382,11 @@ const file_admin_v1_admin_proto_rawDesc = "" +
 	"\x17conservation_violations\x18\t \x01(\x03R\x16conservationViolations\x12\x14\n" +
 	"\x05build\x18\n" +
 	" \x01(\tR\x05build\x120\n" +
-	"\x14leader_admin_address\x18\v \x01(\tR\x12leaderAdminAddress2\x9a\x0e\n" +
+	"\x14leader_admin_address\x18\v \x01(\tR\x12leaderAdminAddress\x12\x14\n" +
+	"\x05epoch\x18\x14 \x01(\x04R\x05epoch\x12\x1f\n" +
+	"\vtls_problem\x18\x15 \x01(\tR\n" +
+	"tlsProblem\x12\x1e\n" +
+	"\vtls_ends_ms\x18\x16 \x01(\x03R\ttlsEndsMs2\xdf\x11\n" +
 	"\fAdminService\x12[\n" +
 	"\x05Apply\x12\x16.admin.v1.ApplyRequest\x1a\x17.admin.v1.ApplyResponse\"!\x82\xd3\xe4\x93\x02\x1b:\x01*\"\x16/admin/v1/config:apply\x12L\n" +
 	"\x03Get\x12\x14.admin.v1.GetRequest\x1a\x15.admin.v1.GetResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/admin/v1/config\x12Y\n" +
@@ -3682,7 +4405,12 @@ const file_admin_v1_admin_proto_rawDesc = "" +
 	"\bPutAlias\x12\x19.admin.v1.PutAliasRequest\x1a\x1a.admin.v1.PutAliasResponse\"'\x82\xd3\xe4\x93\x02!:\x04spec\x1a\x19/admin/v1/aliases/{alias}\x12k\n" +
 	"\bPutPrice\x12\x19.admin.v1.PutPriceRequest\x1a\x1a.admin.v1.PutPriceResponse\"(\x82\xd3\xe4\x93\x02\":\x04spec\x1a\x1a/admin/v1/prices/{version}\x12`\n" +
 	"\n" +
-	"QueryUsage\x12\x1b.admin.v1.QueryUsageRequest\x1a\x1c.admin.v1.QueryUsageResponse\"\x17\x82\xd3\xe4\x93\x02\x11\x12\x0f/admin/v1/usage\x12U\n" +
+	"QueryUsage\x12\x1b.admin.v1.QueryUsageRequest\x1a\x1c.admin.v1.QueryUsageResponse\"\x17\x82\xd3\xe4\x93\x02\x11\x12\x0f/admin/v1/usage\x12e\n" +
+	"\vListMembers\x12\x1c.admin.v1.ListMembersRequest\x1a\x1d.admin.v1.ListMembersResponse\"\x19\x82\xd3\xe4\x93\x02\x13\x12\x11/admin/v1/members\x12b\n" +
+	"\tAddMember\x12\x1a.admin.v1.AddMemberRequest\x1a\x1b.admin.v1.AddMemberResponse\"\x1c\x82\xd3\xe4\x93\x02\x16:\x01*\"\x11/admin/v1/members\x12w\n" +
+	"\fRemoveMember\x12\x1d.admin.v1.RemoveMemberRequest\x1a\x1e.admin.v1.RemoveMemberResponse\"(\x82\xd3\xe4\x93\x02\":\x01*\"\x1d/admin/v1/members/{id}:remove\x12=\n" +
+	"\x06Backup\x12\x17.admin.v1.BackupRequest\x1a\x18.admin.v1.BackupResponse0\x01\x12@\n" +
+	"\aRestore\x12\x18.admin.v1.RestoreRequest\x1a\x19.admin.v1.RestoreResponse(\x01\x12U\n" +
 	"\x06Status\x12\x17.admin.v1.StatusRequest\x1a\x18.admin.v1.StatusResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/admin/v1/statusB=Z;github.com/sluice-gateway/sluice/proto/gen/admin/v1;adminv1b\x06proto3"
 
 var (
@@ -3697,7 +4425,7 @@ func file_admin_v1_admin_proto_rawDescGZIP() []byte {
 	return file_admin_v1_admin_proto_rawDescData
 }
 
-var file_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
+var file_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
 var file_admin_v1_admin_proto_goTypes = []any{
 	(*ApplyRequest)(nil),            // 0: admin.v1.ApplyRequest
 	(*Difference)(nil),              // 1: admin.v1.Difference
@@ -3746,11 +4474,22 @@ var file_admin_v1_admin_proto_goTypes = []any{
 	(*QueryUsageResponse)(nil),      // 44: admin.v1.QueryUsageResponse
 	(*StatusRequest)(nil),           // 45: admin.v1.StatusRequest
 	(*Member)(nil),                  // 46: admin.v1.Member
-	(*SidecarStatus)(nil),           // 47: admin.v1.SidecarStatus
-	(*StatusResponse)(nil),          // 48: admin.v1.StatusResponse
-	nil,                             // 49: admin.v1.UsageSum.GroupEntry
-	(*structpb.Struct)(nil),         // 50: google.protobuf.Struct
-	(*v1.Tokens)(nil),               // 51: usage.v1.Tokens
+	(*ListMembersRequest)(nil),      // 47: admin.v1.ListMembersRequest
+	(*ListMembersResponse)(nil),     // 48: admin.v1.ListMembersResponse
+	(*AddMemberRequest)(nil),        // 49: admin.v1.AddMemberRequest
+	(*AddMemberResponse)(nil),       // 50: admin.v1.AddMemberResponse
+	(*RemoveMemberRequest)(nil),     // 51: admin.v1.RemoveMemberRequest
+	(*RemoveMemberResponse)(nil),    // 52: admin.v1.RemoveMemberResponse
+	(*BackupRequest)(nil),           // 53: admin.v1.BackupRequest
+	(*BackupResponse)(nil),          // 54: admin.v1.BackupResponse
+	(*RestoreRequest)(nil),          // 55: admin.v1.RestoreRequest
+	(*UnknownSpend)(nil),            // 56: admin.v1.UnknownSpend
+	(*RestoreResponse)(nil),         // 57: admin.v1.RestoreResponse
+	(*SidecarStatus)(nil),           // 58: admin.v1.SidecarStatus
+	(*StatusResponse)(nil),          // 59: admin.v1.StatusResponse
+	nil,                             // 60: admin.v1.UsageSum.GroupEntry
+	(*structpb.Struct)(nil),         // 61: google.protobuf.Struct
+	(*v1.Tokens)(nil),               // 62: usage.v1.Tokens
 }
 var file_admin_v1_admin_proto_depIdxs = []int32{
 	1,  // 0: admin.v1.ApplyResponse.differences:type_name -> admin.v1.Difference
@@ -3766,55 +4505,69 @@ var file_admin_v1_admin_proto_depIdxs = []int32{
 	32, // 10: admin.v1.Pool.claimants:type_name -> admin.v1.Claimant
 	31, // 11: admin.v1.ShowPoolsResponse.pools:type_name -> admin.v1.Pool
 	24, // 12: admin.v1.CreditBudgetResponse.budget:type_name -> admin.v1.Budget
-	50, // 13: admin.v1.PutBudgetRequest.spec:type_name -> google.protobuf.Struct
-	50, // 14: admin.v1.PutAliasRequest.spec:type_name -> google.protobuf.Struct
-	50, // 15: admin.v1.PutPriceRequest.spec:type_name -> google.protobuf.Struct
-	49, // 16: admin.v1.UsageSum.group:type_name -> admin.v1.UsageSum.GroupEntry
-	51, // 17: admin.v1.UsageSum.tokens:type_name -> usage.v1.Tokens
+	61, // 13: admin.v1.PutBudgetRequest.spec:type_name -> google.protobuf.Struct
+	61, // 14: admin.v1.PutAliasRequest.spec:type_name -> google.protobuf.Struct
+	61, // 15: admin.v1.PutPriceRequest.spec:type_name -> google.protobuf.Struct
+	60, // 16: admin.v1.UsageSum.group:type_name -> admin.v1.UsageSum.GroupEntry
+	62, // 17: admin.v1.UsageSum.tokens:type_name -> usage.v1.Tokens
 	43, // 18: admin.v1.QueryUsageResponse.rows:type_name -> admin.v1.UsageSum
-	46, // 19: admin.v1.StatusResponse.members:type_name -> admin.v1.Member
-	47, // 20: admin.v1.StatusResponse.sidecars:type_name -> admin.v1.SidecarStatus
-	0,  // 21: admin.v1.AdminService.Apply:input_type -> admin.v1.ApplyRequest
-	3,  // 22: admin.v1.AdminService.Get:input_type -> admin.v1.GetRequest
-	6,  // 23: admin.v1.AdminService.History:input_type -> admin.v1.HistoryRequest
-	9,  // 24: admin.v1.AdminService.Rollback:input_type -> admin.v1.RollbackRequest
-	11, // 25: admin.v1.AdminService.CreateKey:input_type -> admin.v1.CreateKeyRequest
-	13, // 26: admin.v1.AdminService.ListKeys:input_type -> admin.v1.ListKeysRequest
-	16, // 27: admin.v1.AdminService.RevokeKey:input_type -> admin.v1.RevokeKeyRequest
-	18, // 28: admin.v1.AdminService.SetCredential:input_type -> admin.v1.SetCredentialRequest
-	20, // 29: admin.v1.AdminService.ListCredentials:input_type -> admin.v1.ListCredentialsRequest
-	23, // 30: admin.v1.AdminService.ShowBudgets:input_type -> admin.v1.ShowBudgetsRequest
-	27, // 31: admin.v1.AdminService.ListRuns:input_type -> admin.v1.ListRunsRequest
-	30, // 32: admin.v1.AdminService.ShowPools:input_type -> admin.v1.ShowPoolsRequest
-	34, // 33: admin.v1.AdminService.CreditBudget:input_type -> admin.v1.CreditBudgetRequest
-	36, // 34: admin.v1.AdminService.PutBudget:input_type -> admin.v1.PutBudgetRequest
-	38, // 35: admin.v1.AdminService.PutAlias:input_type -> admin.v1.PutAliasRequest
-	40, // 36: admin.v1.AdminService.PutPrice:input_type -> admin.v1.PutPriceRequest
-	42, // 37: admin.v1.AdminService.QueryUsage:input_type -> admin.v1.QueryUsageRequest
-	45, // 38: admin.v1.AdminService.Status:input_type -> admin.v1.StatusRequest
-	2,  // 39: admin.v1.AdminService.Apply:output_type -> admin.v1.ApplyResponse
-	5,  // 40: admin.v1.AdminService.Get:output_type -> admin.v1.GetResponse
-	8,  // 41: admin.v1.AdminService.History:output_type -> admin.v1.HistoryResponse
-	10, // 42: admin.v1.AdminService.Rollback:output_type -> admin.v1.RollbackResponse
-	12, // 43: admin.v1.AdminService.CreateKey:output_type -> admin.v1.CreateKeyResponse
-	15, // 44: admin.v1.AdminService.ListKeys:output_type -> admin.v1.ListKeysResponse
-	17, // 45: admin.v1.AdminService.RevokeKey:output_type -> admin.v1.RevokeKeyResponse
-	19, // 46: admin.v1.AdminService.SetCredential:output_type -> admin.v1.SetCredentialResponse
-	22, // 47: admin.v1.AdminService.ListCredentials:output_type -> admin.v1.ListCredentialsResponse
-	25, // 48: admin.v1.AdminService.ShowBudgets:output_type -> admin.v1.ShowBudgetsResponse
-	29, // 49: admin.v1.AdminService.ListRuns:output_type -> admin.v1.ListRunsResponse
-	33, // 50: admin.v1.AdminService.ShowPools:output_type -> admin.v1.ShowPoolsResponse
-	35, // 51: admin.v1.AdminService.CreditBudget:output_type -> admin.v1.CreditBudgetResponse
-	37, // 52: admin.v1.AdminService.PutBudget:output_type -> admin.v1.PutBudgetResponse
-	39, // 53: admin.v1.AdminService.PutAlias:output_type -> admin.v1.PutAliasResponse
-	41, // 54: admin.v1.AdminService.PutPrice:output_type -> admin.v1.PutPriceResponse
-	44, // 55: admin.v1.AdminService.QueryUsage:output_type -> admin.v1.QueryUsageResponse
-	48, // 56: admin.v1.AdminService.Status:output_type -> admin.v1.StatusResponse
-	39, // [39:57] is the sub-list for method output_type
-	21, // [21:39] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	46, // 19: admin.v1.ListMembersResponse.members:type_name -> admin.v1.Member
+	46, // 20: admin.v1.AddMemberResponse.member:type_name -> admin.v1.Member
+	46, // 21: admin.v1.RemoveMemberResponse.members:type_name -> admin.v1.Member
+	56, // 22: admin.v1.RestoreResponse.unknown:type_name -> admin.v1.UnknownSpend
+	46, // 23: admin.v1.StatusResponse.members:type_name -> admin.v1.Member
+	58, // 24: admin.v1.StatusResponse.sidecars:type_name -> admin.v1.SidecarStatus
+	0,  // 25: admin.v1.AdminService.Apply:input_type -> admin.v1.ApplyRequest
+	3,  // 26: admin.v1.AdminService.Get:input_type -> admin.v1.GetRequest
+	6,  // 27: admin.v1.AdminService.History:input_type -> admin.v1.HistoryRequest
+	9,  // 28: admin.v1.AdminService.Rollback:input_type -> admin.v1.RollbackRequest
+	11, // 29: admin.v1.AdminService.CreateKey:input_type -> admin.v1.CreateKeyRequest
+	13, // 30: admin.v1.AdminService.ListKeys:input_type -> admin.v1.ListKeysRequest
+	16, // 31: admin.v1.AdminService.RevokeKey:input_type -> admin.v1.RevokeKeyRequest
+	18, // 32: admin.v1.AdminService.SetCredential:input_type -> admin.v1.SetCredentialRequest
+	20, // 33: admin.v1.AdminService.ListCredentials:input_type -> admin.v1.ListCredentialsRequest
+	23, // 34: admin.v1.AdminService.ShowBudgets:input_type -> admin.v1.ShowBudgetsRequest
+	27, // 35: admin.v1.AdminService.ListRuns:input_type -> admin.v1.ListRunsRequest
+	30, // 36: admin.v1.AdminService.ShowPools:input_type -> admin.v1.ShowPoolsRequest
+	34, // 37: admin.v1.AdminService.CreditBudget:input_type -> admin.v1.CreditBudgetRequest
+	36, // 38: admin.v1.AdminService.PutBudget:input_type -> admin.v1.PutBudgetRequest
+	38, // 39: admin.v1.AdminService.PutAlias:input_type -> admin.v1.PutAliasRequest
+	40, // 40: admin.v1.AdminService.PutPrice:input_type -> admin.v1.PutPriceRequest
+	42, // 41: admin.v1.AdminService.QueryUsage:input_type -> admin.v1.QueryUsageRequest
+	47, // 42: admin.v1.AdminService.ListMembers:input_type -> admin.v1.ListMembersRequest
+	49, // 43: admin.v1.AdminService.AddMember:input_type -> admin.v1.AddMemberRequest
+	51, // 44: admin.v1.AdminService.RemoveMember:input_type -> admin.v1.RemoveMemberRequest
+	53, // 45: admin.v1.AdminService.Backup:input_type -> admin.v1.BackupRequest
+	55, // 46: admin.v1.AdminService.Restore:input_type -> admin.v1.RestoreRequest
+	45, // 47: admin.v1.AdminService.Status:input_type -> admin.v1.StatusRequest
+	2,  // 48: admin.v1.AdminService.Apply:output_type -> admin.v1.ApplyResponse
+	5,  // 49: admin.v1.AdminService.Get:output_type -> admin.v1.GetResponse
+	8,  // 50: admin.v1.AdminService.History:output_type -> admin.v1.HistoryResponse
+	10, // 51: admin.v1.AdminService.Rollback:output_type -> admin.v1.RollbackResponse
+	12, // 52: admin.v1.AdminService.CreateKey:output_type -> admin.v1.CreateKeyResponse
+	15, // 53: admin.v1.AdminService.ListKeys:output_type -> admin.v1.ListKeysResponse
+	17, // 54: admin.v1.AdminService.RevokeKey:output_type -> admin.v1.RevokeKeyResponse
+	19, // 55: admin.v1.AdminService.SetCredential:output_type -> admin.v1.SetCredentialResponse
+	22, // 56: admin.v1.AdminService.ListCredentials:output_type -> admin.v1.ListCredentialsResponse
+	25, // 57: admin.v1.AdminService.ShowBudgets:output_type -> admin.v1.ShowBudgetsResponse
+	29, // 58: admin.v1.AdminService.ListRuns:output_type -> admin.v1.ListRunsResponse
+	33, // 59: admin.v1.AdminService.ShowPools:output_type -> admin.v1.ShowPoolsResponse
+	35, // 60: admin.v1.AdminService.CreditBudget:output_type -> admin.v1.CreditBudgetResponse
+	37, // 61: admin.v1.AdminService.PutBudget:output_type -> admin.v1.PutBudgetResponse
+	39, // 62: admin.v1.AdminService.PutAlias:output_type -> admin.v1.PutAliasResponse
+	41, // 63: admin.v1.AdminService.PutPrice:output_type -> admin.v1.PutPriceResponse
+	44, // 64: admin.v1.AdminService.QueryUsage:output_type -> admin.v1.QueryUsageResponse
+	48, // 65: admin.v1.AdminService.ListMembers:output_type -> admin.v1.ListMembersResponse
+	50, // 66: admin.v1.AdminService.AddMember:output_type -> admin.v1.AddMemberResponse
+	52, // 67: admin.v1.AdminService.RemoveMember:output_type -> admin.v1.RemoveMemberResponse
+	54, // 68: admin.v1.AdminService.Backup:output_type -> admin.v1.BackupResponse
+	57, // 69: admin.v1.AdminService.Restore:output_type -> admin.v1.RestoreResponse
+	59, // 70: admin.v1.AdminService.Status:output_type -> admin.v1.StatusResponse
+	48, // [48:71] is the sub-list for method output_type
+	25, // [25:48] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_admin_v1_admin_proto_init() }
@@ -3828,7 +4581,7 @@ func file_admin_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_admin_v1_admin_proto_rawDesc), len(file_admin_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   50,
+			NumMessages:   61,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
