@@ -3,6 +3,7 @@ package api
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -18,6 +19,7 @@ import (
 	adminv1 "github.com/sluice-gateway/sluice/proto/gen/admin/v1"
 	"github.com/sluice-gateway/sluice/proto/gen/admin/v1/adminv1connect"
 	raftlogv1 "github.com/sluice-gateway/sluice/proto/gen/raftlog/v1"
+	"github.com/sluice-gateway/sluice/quotad/internal/fault"
 	"github.com/sluice-gateway/sluice/quotad/internal/keyring"
 	"github.com/sluice-gateway/sluice/quotad/internal/registry"
 	"github.com/sluice-gateway/sluice/quotad/internal/replica"
@@ -38,6 +40,7 @@ type Node interface {
 	Linearizable(ctx context.Context) error
 	Leader() (id, clientAddr, adminAddr string, self bool)
 	Status() replica.Status
+	StateHash() (applied uint64, sum [sha256.Size]byte)
 }
 
 // Sidecars lists the connected sidecars.
@@ -153,7 +156,7 @@ func (s *Service) propose(ctx context.Context, op *raftlogv1.Op) (replica.Result
 
 // change proposes a change of the configuration, with the periods of the time zones it brings in.
 func (s *Service) change(ctx context.Context, c registry.Change, actor, note string) (uint64, *registry.Refusal, error) {
-	now := time.Now()
+	now := fault.Wall()
 	var zones []string
 	s.node.View(func(m *replica.Machine) {
 		if next, refusal := m.Registry.Preview(c); refusal == nil {

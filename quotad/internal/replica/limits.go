@@ -50,6 +50,8 @@ const (
 
 	// logCacheEntries is how many of the newest entries are kept in memory for followers that are slightly behind.
 	logCacheEntries = 512
+	// flushEvery is how often changed records are written to the state file. The log covers the gap.
+	flushEvery = 10 * time.Second
 	// snapshotEntries is how many entries make a snapshot due. Entries are batches: this many are seconds of replay.
 	snapshotEntries = 16384
 	// snapshotEvery is how often that is looked at (Raft waits up to twice as long).

@@ -2397,9 +2397,11 @@ func (x *QueryUsageResponse) GetRows() []*UsageSum {
 	return nil
 }
 
-// StatusRequest has no fields.
+// StatusRequest says how much to look at.
 type StatusRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Sum up the whole state, to compare nodes. It takes seconds where there are millions of leases.
+	Hash          bool `protobuf:"varint,1,opt,name=hash,proto3" json:"hash,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2432,6 +2434,13 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
 	return file_admin_v1_admin_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *StatusRequest) GetHash() bool {
+	if x != nil {
+		return x.Hash
+	}
+	return false
 }
 
 // Member is a quotad node.
@@ -2641,8 +2650,10 @@ type StatusResponse struct {
 	Build string `protobuf:"bytes,10,opt,name=build,proto3" json:"build,omitempty"`
 	// Where the leader's admin API is.
 	LeaderAdminAddress string `protobuf:"bytes,11,opt,name=leader_admin_address,json=leaderAdminAddress,proto3" json:"leader_admin_address,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// When asked for: SHA-256 of the state at applied, as hex digits. Nodes that stand at the same index have the same one.
+	StateHash     string `protobuf:"bytes,12,opt,name=state_hash,json=stateHash,proto3" json:"state_hash,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StatusResponse) Reset() {
@@ -2748,6 +2759,13 @@ func (x *StatusResponse) GetBuild() string {
 func (x *StatusResponse) GetLeaderAdminAddress() string {
 	if x != nil {
 		return x.LeaderAdminAddress
+	}
+	return ""
+}
+
+func (x *StatusResponse) GetStateHash() string {
+	if x != nil {
+		return x.StateHash
 	}
 	return ""
 }
@@ -2911,8 +2929,9 @@ const file_admin_v1_admin_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"<\n" +
 	"\x12QueryUsageResponse\x12&\n" +
-	"\x04rows\x18\x01 \x03(\v2\x12.admin.v1.UsageSumR\x04rows\"\x0f\n" +
-	"\rStatusRequest\"\xa3\x01\n" +
+	"\x04rows\x18\x01 \x03(\v2\x12.admin.v1.UsageSumR\x04rows\"#\n" +
+	"\rStatusRequest\x12\x12\n" +
+	"\x04hash\x18\x01 \x01(\bR\x04hash\"\xa3\x01\n" +
 	"\x06Member\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12!\n" +
 	"\fraft_address\x18\x02 \x01(\tR\vraftAddress\x12\x16\n" +
@@ -2926,7 +2945,7 @@ const file_admin_v1_admin_proto_rawDesc = "" +
 	"\x05state\x18\x03 \x01(\tR\x05state\x12%\n" +
 	"\x0econfig_version\x18\x04 \x01(\x04R\rconfigVersion\x12\x14\n" +
 	"\x05build\x18\x05 \x01(\tR\x05build\x12\"\n" +
-	"\rlast_renew_ms\x18\x06 \x01(\x03R\vlastRenewMs\"\x9c\x03\n" +
+	"\rlast_renew_ms\x18\x06 \x01(\x03R\vlastRenewMs\"\xbb\x03\n" +
 	"\x0eStatusResponse\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12\x17\n" +
@@ -2940,7 +2959,9 @@ const file_admin_v1_admin_proto_rawDesc = "" +
 	"\x17conservation_violations\x18\t \x01(\x03R\x16conservationViolations\x12\x14\n" +
 	"\x05build\x18\n" +
 	" \x01(\tR\x05build\x120\n" +
-	"\x14leader_admin_address\x18\v \x01(\tR\x12leaderAdminAddress2\xd1\f\n" +
+	"\x14leader_admin_address\x18\v \x01(\tR\x12leaderAdminAddress\x12\x1d\n" +
+	"\n" +
+	"state_hash\x18\f \x01(\tR\tstateHash2\xd1\f\n" +
 	"\fAdminService\x12[\n" +
 	"\x05Apply\x12\x16.admin.v1.ApplyRequest\x1a\x17.admin.v1.ApplyResponse\"!\x82\xd3\xe4\x93\x02\x1b:\x01*\"\x16/admin/v1/config:apply\x12L\n" +
 	"\x03Get\x12\x14.admin.v1.GetRequest\x1a\x15.admin.v1.GetResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/admin/v1/config\x12Y\n" +
