@@ -236,4 +236,3 @@ func pause(over <-chan struct{}, d time.Duration) bool {
 		return false
 	}
 }
-

@@ -18,6 +18,12 @@ import (
 	"github.com/sluice-gateway/sluice/proto/gen/admin/v1/adminv1connect"
 )
 
+const (
+	gapMost  = 3 * time.Second // without an answer to any client of the history
+	overMost = 30              // permille of its limit that the narrow key may use beyond it
+	lostMost = 100_000_000     // nano-dollars that the requests of killed sidecars may have reserved, in all
+)
+
 // checkLimit bounds the search for an order of a history; one that needs longer is reported as not checked.
 const checkLimit = 20 * time.Second
 
@@ -83,7 +89,8 @@ func (c *cluster) sound() {
 func (c *cluster) paid(model string) int64 { return c.fake.Witness(0).Models[model].CostNano }
 
 // settled waits until nothing is open any more and budgets and usage are, to the nano-dollar, what the provider says.
-func (c *cluster) settled() {
+// With loose set, sidecars were killed: what ran in them counts in full, so budgets may say more, and no less.
+func (c *cluster) settled(loose bool) {
 	c.t.Helper()
 	w := c.fake.Witness(0).Totals
 	want := usage{w.Completed, w.PromptTokens, w.OutputTokens, w.CostNano}
@@ -94,13 +101,17 @@ func (c *cluster) settled() {
 			c.t.Logf("witness %+v, usage %+v, budgets: app %+v narrow %+v, paid %d and %d", want, got, app, narrow, c.paid("m1"), c.paid("m2"))
 		}
 	}()
+	done := func(b budget, paid int64) bool {
+		return b.Held == 0 && b.Suspense == 0 && b.Settled+b.Outstanding+b.Free == b.Cap &&
+			(b.Settled == paid || loose && b.Settled > paid && b.Settled-paid < lostMost)
+	}
 	c.eventually("usage and budgets agree with the witness", func() bool {
 		got, app, narrow = c.usageCLI(), c.budget("t"), c.budget("n")
-		done := func(b budget, model string) bool {
-			return b.Settled == c.paid(model) && b.Held == 0 && b.Suspense == 0 && b.Settled+b.Outstanding+b.Free == b.Cap
-		}
-		return got == want && done(app, "m1") && done(narrow, "m2")
+		return done(app, c.paid("m1")) && done(narrow, c.paid("m2")) && (got == want || loose && got.cost >= want.cost)
 	})
+	if app.Settled > app.Cap+app.Cap/500 || c.paid("m1") > app.Cap+app.Cap/500 {
+		c.t.Errorf("the budget of %d was passed: settled %d, the provider counted %d", app.Cap, app.Settled, c.paid("m1"))
+	}
 }
 
 // overshoot is by how many thousandths of the limit the narrow key was passed, in the window that was worst: what the

@@ -1,60 +1,12 @@
 package system
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/sluice-gateway/sluice/bench/fire"
 )
-
-// nemesis is one way to trouble a cluster under load.
-type nemesis struct {
-	name    string
-	dollars string   // cap of the app's team; 1000 if empty
-	always  []string // faults that every node has all the time, see bench/fault
-	refused []string // what callers may be told because of it, apart from what their limits say
-	over    int64    // by how many permille the narrow key may pass its limit; 30 if 0
-	play    func(c *cluster) (times int)
-}
-
-// often makes snapshots and writes of the state file things of every second.
-const often = "often 100"
-
-// nemeses are played one after another, each with a cluster of its own. One that is new needs a line here.
-var nemeses = []nemesis{
-	{name: "leader killed", play: func(c *cluster) int {
-		return c.times(4, func(int) {
-			old := c.awaitLeader(nil)
-			old.kill()
-			c.awaitLeader(old)
-			c.pass(time.Second)
-			c.startNode(old)
-			c.pass(time.Second)
-		})
-	}},
-	{name: "followers killed", play: func(c *cluster) int {
-		return c.times(4, func(i int) {
-			followers := c.others(c.awaitLeader(nil))
-			one := followers[i%2]
-			one.kill()
-			c.pass(2 * time.Second)
-			c.startNode(one)
-			c.pass(time.Second)
-		})
-	}},
-	{name: "leader cut off", play: func(c *cluster) int {
-		return c.times(3, func(int) {
-			old := c.awaitLeader(nil)
-			c.part(old, fire.Cut, fire.Cut)
-			c.awaitLeader(old)
-			c.pass(2 * time.Second)
-			c.part(old, fire.Trouble{}, fire.Trouble{})
-			c.pass(time.Second)
-		})
-	}},
-}
 
 // TestUnderFire plays every nemesis with load running, and then checks everything that must hold.
 func TestUnderFire(t *testing.T) {
@@ -68,17 +20,14 @@ func TestUnderFire(t *testing.T) {
 
 func underFire(t *testing.T, n nemesis) row {
 	began := time.Now()
-	if n.dollars == "" {
-		n.dollars = "1000"
-	}
-	c := startCluster(t, 2, n.dollars, n.always...)
+	c := startCluster(t, 2, cmp.Or(n.dollars, "1000"), n.always...)
 	w := c.startTraffic()
 	c.pass(time.Second)
 	times := n.play(c)
 	c.heal()
 	w.end()
 
-	c.settled()
+	c.settled(n.loose)
 	w.linear()
 	c.alike()
 	c.sound()
@@ -95,10 +44,10 @@ func underFire(t *testing.T, n nemesis) row {
 	if r.answers == 0 || w.ok["app"] == 0 || w.ok["narrow"] == 0 {
 		t.Errorf("answers %v: there was no load", w.ok)
 	}
-	if n.over == 0 {
-		n.over = 30
+	if r.gap > cmp.Or(n.gap, gapMost) {
+		t.Errorf("for %s nobody was answered", r.gap)
 	}
-	if r.overshoot > n.over {
+	if r.overshoot > cmp.Or(n.over, overMost) {
 		t.Errorf("the narrow key passed its limit by %d permille", r.overshoot)
 	}
 	t.Log("\n" + table([]row{r}))
