@@ -11,6 +11,7 @@
 //	slow POINT DURATION    each pass of the point takes that much longer
 //	wall DURATION          the wall clock shows that much more
 //	drift PPM              every clock runs that much too fast, or too slow
+//	power DIR COPY         what is synced in DIR is also in COPY, and nothing else; from the start or not at all
 //	often N                what happens once in a while happens N times as often
 package fault
 
@@ -40,6 +41,7 @@ type plan struct {
 	hang  map[string]bool
 	wall  time.Duration
 	drift int64 // ppm
+	power [2]string
 	often int64
 }
 
@@ -65,6 +67,8 @@ func parse(text string) (*plan, error) {
 			p.wall, err = time.ParseDuration(f[1])
 		case "drift/1":
 			p.drift, err = strconv.ParseInt(f[1], 10, 64)
+		case "power/2":
+			p.power = [2]string{f[1], f[2]}
 		case "often/1":
 			p.often, err = strconv.ParseInt(f[1], 10, 64)
 		default:
@@ -93,6 +97,11 @@ var here = sync.OnceValue(func() *program {
 	p := &program{plan: &plan{}, passed: map[string]int{}, change: make(chan struct{}), turned: time.Now()}
 	if file := os.Getenv(Env); file != "" {
 		p.look(file)
+		if dirs := p.plan.power; dirs[0] != "" {
+			if err := record(dirs[0], dirs[1]); err != nil {
+				panic("faults: " + err.Error())
+			}
+		}
 		go func() {
 			for range time.Tick(lookEvery) {
 				p.look(file)

@@ -9,7 +9,7 @@ import (
 	quotav1 "github.com/sluice-gateway/sluice/proto/gen/quota/v1"
 )
 
-// ErrFenced: quotad applies nothing of this process any more.
+// ErrFenced says that quotad applies nothing of this process any more.
 var ErrFenced = errors.New("fenced")
 
 // Account is an honest process that draws on one budget and records what it does. It is used by one goroutine.

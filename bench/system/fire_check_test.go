@@ -30,14 +30,24 @@ const checkLimit = 20 * time.Second
 // alike waits until all nodes stand at one index, and says that their states are the same there.
 func (c *cluster) alike() {
 	c.t.Helper()
+	c.alikeNow(c.nodes...)
+}
+
+// alikeNow is alike for some nodes and the leader; load may go on.
+func (c *cluster) alikeNow(some ...*node) {
+	c.t.Helper()
+	nodes := slices.Clone(some)
+	if len(some) < len(c.nodes) {
+		nodes = append(nodes, c.awaitLeader(nil))
+	}
 	type state struct {
 		index uint64
 		hash  string
 	}
-	states := make([]state, len(c.nodes))
+	states := make([]state, len(nodes))
 	c.eventually("all nodes stand at one index", func() bool {
 		var asked sync.WaitGroup
-		for i, nd := range c.nodes {
+		for i, nd := range nodes {
 			asked.Go(func() {
 				states[i] = state{}
 				ctx, cancel := context.WithTimeout(c.t.Context(), 2*time.Second)
@@ -54,7 +64,7 @@ func (c *cluster) alike() {
 	})
 	for i, s := range states {
 		if s != states[0] || s.hash == "" {
-			c.t.Errorf("at %d the state of %s is %s, of %s it is %s", s.index, c.nodes[i].id, s.hash, c.nodes[0].id, states[0].hash)
+			c.t.Errorf("at %d the state of %s is %s, of %s it is %s", s.index, nodes[i].id, s.hash, nodes[0].id, states[0].hash)
 		}
 	}
 }

@@ -166,6 +166,8 @@ var nemeses = []nemesis{
 
 	{name: "killed at every point", always: []string{often}, play: killedAtPoints},
 	{name: "killed while a snapshot arrives", always: []string{often}, play: killedAtRestore},
+	{name: "files damaged", always: []string{often}, play: damaged},
+	{name: "power cut", always: []string{often}, refused: []string{away}, gap: 8 * time.Second, play: powerCuts},
 }
 
 // rounds plays something so many times.
@@ -188,58 +190,4 @@ func parted(in, out fire.Trouble) func(*cluster) int {
 		c.part(old, whole, whole)
 		c.pass(time.Second)
 	})
-}
-
-// dies waits for a node to end by its fault, and starts it again without.
-func (c *cluster) dies(nd *node) {
-	c.t.Helper()
-	c.eventually(nd.id+" dies", nd.dead)
-	c.faults[nd.id].set(c.t)
-	c.startNode(nd)
-}
-
-// killedAtPoints kills leader and follower in turn in the middle of what they do to their disks.
-func killedAtPoints(c *cluster) (times int) {
-	for i, point := range []string{"log", "logged", "apply", "persist", "snapshot", "flush", "flushed"} {
-		nd := c.awaitLeader(nil)
-		if i%2 == 1 {
-			nd = c.others(nd)[0]
-		}
-		for range 2 {
-			c.faults[nd.id].set(c.t, "kill "+point+" 2")
-			c.dies(nd)
-			times++
-		}
-		c.pass(500 * time.Millisecond)
-	}
-	return times
-}
-
-// killedAtRestore lets a follower fall behind what the log still has, and kills it before and after a snapshot takes the
-// place of its state.
-func killedAtRestore(c *cluster) (times int) {
-	for _, point := range []string{"rename", "renamed"} {
-		one := c.others(c.awaitLeader(nil))[0]
-		one.kill()
-		c.outrun(one)
-		c.faults[one.id].set(c.t, "kill "+point+" 1")
-		one.process = c.spawn(one.id, "quotad", one.args)
-		c.dies(one)
-		c.pass(time.Second)
-		times++
-	}
-	return times
-}
-
-// outrun waits until the others have thrown away the log that a dead node lacks.
-func (c *cluster) outrun(dead *node) {
-	c.t.Helper()
-	had := c.applied(c.awaitLeader(dead))
-	c.eventually("the log is cut", func() bool { return c.applied(c.awaitLeader(dead)) > had+600 })
-}
-
-// applied is the index a node stands at.
-func (c *cluster) applied(nd *node) int64 {
-	b, _ := get("http://" + nd.admin + "/metrics")
-	return int64(readMetric(b, "sluice_raft_applied_index"))
 }

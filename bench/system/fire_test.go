@@ -54,14 +54,6 @@ func underFire(t *testing.T, n nemesis) row {
 	return r
 }
 
-// times does something so many times.
-func (c *cluster) times(n int, do func(i int)) int {
-	for i := range n {
-		do(i)
-	}
-	return n
-}
-
 // pass lets time pass under load: a nemesis is a matter of time.
 func (c *cluster) pass(d time.Duration) {
 	c.t.Helper()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -179,7 +180,7 @@ func (n *Node) start() error {
 	}
 	n.raft, err = raft.NewRaft(n.raftConfig(restore), n.fsm, cache, n.store.Stable(), n.store.Snapshots(), n.gate)
 	if err != nil {
-		return fmt.Errorf("start raft: %w", err)
+		return fmt.Errorf("start raft with the snapshots in %s: %w", filepath.Join(n.store.Dir(), "snapshots"), err)
 	}
 	return nil
 }

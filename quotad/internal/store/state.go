@@ -18,7 +18,7 @@ import (
 )
 
 // ErrDamaged is returned when the state file cannot be read. Reset makes a new one.
-var ErrDamaged = errors.New("state file is damaged")
+var ErrDamaged = errors.New("file is damaged")
 
 var (
 	metaBucket    = []byte("meta")
