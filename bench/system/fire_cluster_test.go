@@ -62,7 +62,7 @@ aliases:
 teams:
   t: { budget: { monthly: %[2]s, hard: true } }
   n: { budget: { monthly: 1000 } }
-  p: { budget: { monthly: 1, hard: true } }
+  p: { timezone: Etc/GMT+12, budget: { monthly: 1, hard: true } }
 keys:
   - { id: app, team: t, secret_sha256: %[3]s, limits: { rpm: 600000 } }
   - { id: narrow, team: n, secret_sha256: %[4]s, limits: { tpm: %[5]d } }

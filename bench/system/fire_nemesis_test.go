@@ -168,6 +168,9 @@ var nemeses = []nemesis{
 	{name: "killed while a snapshot arrives", always: []string{often}, play: killedAtRestore},
 	{name: "files damaged", always: []string{often}, play: damaged},
 	{name: "power cut", always: []string{often}, refused: []string{away}, gap: 8 * time.Second, play: powerCuts},
+
+	{name: "clocks an hour off, 5% fast and slow", over: 90, play: clocksOff},
+	{name: "month ends at one node", play: monthEnds},
 }
 
 // rounds plays something so many times.

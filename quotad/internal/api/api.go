@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -160,7 +161,7 @@ func (s *Service) change(ctx context.Context, c registry.Change, actor, note str
 	var zones []string
 	s.node.View(func(m *replica.Machine) {
 		if next, refusal := m.Registry.Preview(c); refusal == nil {
-			zones = next.Timezones()
+			zones = slices.DeleteFunc(next.Timezones(), m.HasPeriod) // an open month turns when two nodes' clocks say so
 		}
 	})
 	out := &raftlogv1.Change{

@@ -48,6 +48,10 @@ type Config struct {
 	ElectionTimeout    time.Duration // default 350 ms
 	LeaderLeaseTimeout time.Duration // default 200 ms
 
+	// WallOf asks another node what its wall clock shows: a month turns for all when it has turned for two. Nil where
+	// there is nobody to ask.
+	WallOf func(ctx context.Context, p Peer) (time.Time, error)
+
 	FlushEvery time.Duration // how often the state file is written; default 10 s; the log covers the gap
 	Ledger     ledger.Config // the same on each node
 

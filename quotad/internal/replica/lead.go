@@ -159,7 +159,7 @@ func (n *Node) duties(ctx context.Context, l *leadership) {
 		if err != nil {
 			n.log.Error("budget periods cannot be opened", zap.Error(err))
 		}
-		if len(periods) > 0 {
+		if periods = n.confirmed(ctx, cal, periods); len(periods) > 0 {
 			ops = append(ops, &raftlogv1.Op{Op: &raftlogv1.Op_OpenPeriods{OpenPeriods: &raftlogv1.OpenPeriods{Periods: periods}}})
 		}
 		wait := dutyEvery
@@ -179,12 +179,6 @@ func (n *Node) duties(ctx context.Context, l *leadership) {
 func (n *Node) due() (ms int64) {
 	n.fsm.view(func(m *Machine) { ms = m.Ledger.NextDue() })
 	return ms
-}
-
-// calendar remembers what follows from the configuration alone.
-type calendar struct {
-	version uint64
-	zones   []string
 }
 
 // turned returns the periods that are to be opened: of the zones whose month is not, or no longer, the open one.

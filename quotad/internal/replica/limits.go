@@ -34,6 +34,15 @@ const (
 	// dutyTimeout bounds one proposal of the leader's own. It is tried again.
 	dutyTimeout = 5 * time.Second
 
+	// wallsAskedEvery is how often the other nodes are asked for their wall clocks while a month waits to turn.
+	wallsAskedEvery = 500 * time.Millisecond
+	// wallWait bounds asking them. The leader's other duties wait meanwhile.
+	wallWait = 300 * time.Millisecond
+	// wallsSilentMax is how long a month waits while no other node tells its clock. Then this node's alone counts.
+	wallsSilentMax = time.Minute
+	// wallsDifferMax is how long clocks may differ about the month before it is said aloud.
+	wallsDifferMax = 10 * time.Second
+
 	// readsQueuedMax is how many calls of Linearizable may wait. Beyond it callers get ErrBusy.
 	readsQueuedMax = 4096
 
