@@ -33,7 +33,7 @@ func (a *Account) Step(ctx context.Context, random *rand.Rand, most int64) error
 		i := random.IntN(len(a.holds))
 		return a.settle(ctx, i, random.Int64N(a.holds[i]+1))
 	}
-	return a.ask(ctx, 1+random.Int64N(most))
+	return a.Ask(ctx, 1+random.Int64N(most))
 }
 
 // Finish settles every hold in full.
@@ -46,7 +46,8 @@ func (a *Account) Finish(ctx context.Context) error {
 	return nil
 }
 
-func (a *Account) ask(ctx context.Context, amount int64) error {
+// Ask asks for an amount.
+func (a *Account) Ask(ctx context.Context, amount int64) error {
 	return a.History.Do(a.Number, Ask{amount}, func() (any, error) {
 		a.seq++
 		reply, err := a.renew(ctx, &quotav1.Ask{Id: a.seq, Needs: []*quotav1.Need{{

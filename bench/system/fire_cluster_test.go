@@ -43,8 +43,8 @@ const (
 	poolCap     = 1_000_000_000
 )
 
-// fireOrg has a team under load with a budget of so many dollars, one whose key may use few tokens, and one whose budget
-// only the clients of the history draw on.
+// fireOrg has a team under load with a budget of so many dollars, one whose key may use few tokens, one whose budget only
+// the clients of the history draw on, and one for herds and liars.
 func fireOrg(base, dollars string) string {
 	return fmt.Sprintf(`version: 1
 currency: USD
@@ -62,12 +62,14 @@ aliases:
 teams:
   t: { budget: { monthly: %[2]s, hard: true } }
   n: { budget: { monthly: 1000 } }
+  h: { budget: { monthly: 1, hard: true } }
   p: { timezone: Etc/GMT+12, budget: { monthly: 1, hard: true } }
 keys:
   - { id: app, team: t, secret_sha256: %[3]s, limits: { rpm: 600000 } }
   - { id: narrow, team: n, secret_sha256: %[4]s, limits: { tpm: %[5]d } }
   - { id: pool, team: p, secret_sha256: %[6]s, limits: { rpm: 600 } }
-`, base, dollars, sum(appKey), sum(narrowKey), narrowLimit, sum("sk-pool"))
+  - { id: herd, team: h, secret_sha256: %[7]s, limits: { rpm: 600 } }
+`, base, dollars, sum(appKey), sum(narrowKey), narrowLimit, sum("sk-pool"), sum("sk-herd"))
 }
 
 // faults is the file of one process, see bench/fault.
@@ -91,15 +93,26 @@ func (f *faults) set(t *testing.T, lines ...string) {
 // cluster is three nodes and some sidecars with a link between any two of them that talk.
 type cluster struct {
 	*stack
-	always []string // faults that every node has all the time
-	faults map[string]*faults
-	raft   map[[2]string]*fire.Link // who dials, whom
-	plane  map[[2]string]*fire.Link // the same, sidecars to nodes
-	logs   map[string][]string      // files of every process there was, by name
-	exe    map[string]string        // directory of a node's binary, when it is another one
+	always  []string // faults that every node has all the time
+	faults  map[string]*faults
+	raft    map[[2]string]*fire.Link // who dials, whom
+	plane   map[[2]string]*fire.Link // the same, sidecars to nodes
+	logs    map[string][]string      // files of every process there was, by name
+	traffic *traffic
+	exe     map[string]string // directory of a node's binary, when it is another one
 }
 
 func startCluster(t *testing.T, sidecars int, dollars string, always ...string) *cluster {
+	t.Helper()
+	dir, err := faulty()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return startClusterOf(t, sidecars, dollars, dir, always...)
+}
+
+// startClusterOf starts a cluster of the binaries in a directory. Without faults in them they use no link.
+func startClusterOf(t *testing.T, sidecars int, dollars, dir string, always ...string) *cluster {
 	t.Helper()
 	s := &stack{t: t}
 	s.fake = fakeprovider.New(fakeprovider.Config{
@@ -116,6 +129,7 @@ func startCluster(t *testing.T, sidecars int, dollars string, always ...string) 
 	}
 	c.makeNodes(3)
 	for _, nd := range c.nodes {
+		c.exe[nd.id] = dir
 		c.startNode(nd)
 	}
 	c.awaitLeader(nil)
@@ -123,6 +137,7 @@ func startCluster(t *testing.T, sidecars int, dollars string, always ...string) 
 	c.quotadIn(providerKey, "credential", "set", "main")
 	for i := range sidecars {
 		sc := c.makeCar(fmt.Sprintf("sidecar-%d", i), filepath.Join(t.TempDir(), "data"))
+		c.exe[sc.name] = dir
 		c.startCar(sc)
 		c.await(sc)
 	}

@@ -44,12 +44,13 @@ type traffic struct {
 func (c *cluster) startTraffic() *traffic {
 	c.t.Helper()
 	w := &traffic{c: c, last: time.Now(), ok: map[string]int{}, refused: map[string]int{}}
+	c.traffic = w
 	w.ctx, w.stop = context.WithCancel(c.t.Context())
 	for _, sc := range c.sidecars {
 		w.call(sc, appKey, "app", "chat", appRate)
 		w.call(sc, narrowKey, "narrow", "narrow", narrowRate)
 	}
-	resource, period := c.pool()
+	resource, period := c.budgetOf("p")
 	for i := range accounts {
 		w.work.Go(func() { w.account(i, resource, period) })
 	}
@@ -196,8 +197,8 @@ func (w *traffic) tryShow(ctx context.Context, nd *node, number int) error {
 	return w.history.Look(number, fire.Show{}, func() (any, error) { err := call(); return books, err })
 }
 
-// pool is the budget that only the history's clients draw on.
-func (c *cluster) pool() (resource uint64, period uint32) {
+// budgetOf is a team's budget, as sidecars know it.
+func (c *cluster) budgetOf(team string) (resource uint64, period uint32) {
 	c.t.Helper()
 	client := &fire.Client{Identity: "looker", Incarnation: 1}
 	for _, nd := range c.nodes {
@@ -211,11 +212,11 @@ func (c *cluster) pool() (resource uint64, period uint32) {
 		c.t.Fatal(err)
 	}
 	for _, r := range snap.GetResources() {
-		if r.GetScope() == "team" && r.GetOwner() == "p" {
+		if r.GetScope() == "team" && r.GetOwner() == team {
 			return r.GetId(), r.GetPeriod()
 		}
 	}
-	c.t.Fatalf("no budget of p in %v", snap.GetResources())
+	c.t.Fatalf("no budget of %s in %v", team, snap.GetResources())
 	return 0, 0
 }
 

@@ -13,7 +13,7 @@ type nemesis struct {
 	dollars string        // cap of the app's team; 1000 if empty
 	always  []string      // faults that every node has all the time, see bench/fault
 	refused []string      // what callers may be told because of it, apart from what their limits say
-	loose   bool          // sidecars are killed: what ran in them counts in full
+	books   precision     // how exact the books must be in the end
 	over    int64         // permille of the limit; overMost if 0
 	gap     time.Duration // gapMost if 0
 	play    func(c *cluster) (times int)
@@ -69,7 +69,7 @@ var nemeses = []nemesis{
 			c.startNode(old)
 			c.pass(2 * time.Second)
 		})},
-	{name: "sidecars killed", refused: killed, loose: true, play: rounds(4, func(c *cluster, i int) {
+	{name: "sidecars killed", refused: killed, books: carsDied, play: rounds(4, func(c *cluster, i int) {
 		sc := c.sidecars[i%2]
 		sc.kill()
 		c.startCar(sc)
@@ -171,6 +171,11 @@ var nemeses = []nemesis{
 
 	{name: "clocks an hour off, 5% fast and slow", over: 90, play: clocksOff},
 	{name: "month ends at one node", play: monthEnds},
+
+	{name: "a sidecar's disk cloned", play: cloned, books: carsDied},
+	{name: "a sidecar's disk put back", play: rolledBack, refused: killed, books: disksLost},
+	{name: "300 come back at once", play: herd},
+	{name: "liars", play: liars},
 }
 
 // rounds plays something so many times.

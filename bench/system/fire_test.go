@@ -27,7 +27,7 @@ func underFire(t *testing.T, n nemesis) row {
 	c.heal()
 	w.end()
 
-	c.settled(n.loose)
+	c.settled(n.books)
 	w.linear()
 	c.alike()
 	c.sound()

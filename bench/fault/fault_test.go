@@ -1,0 +1,31 @@
+package fault
+
+import (
+	"testing"
+	"time"
+)
+
+func TestParse(t *testing.T) {
+	p, err := parse("dial a:1 b:2\nkill log 3\n\nhang apply\nslow flush 20ms\nwall -1h\ndrift -50000\noften 100\npower /a /b\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.dial["a:1"] != "b:2" || p.kill["log"] != 3 || !p.hang["apply"] || p.slow["flush"] != 20*time.Millisecond ||
+		p.wall != -time.Hour || p.drift != -50_000 || p.often != 100 || p.power != [2]string{"/a", "/b"} {
+		t.Errorf("got %+v", p)
+	}
+	for _, bad := range []string{"kil log 1", "kill log", "kill log x", "wall 1", "drift 5%", "hang"} {
+		if _, err := parse(bad); err == nil {
+			t.Errorf("%q was taken", bad)
+		}
+	}
+}
+
+func TestDrift(t *testing.T) {
+	if got := drifted(time.Hour, 50_000); got != 3*time.Minute {
+		t.Errorf("5%% of an hour: %v", got)
+	}
+	if got := drifted(time.Hour, -50_000); got != -3*time.Minute {
+		t.Errorf("-5%% of an hour: %v", got)
+	}
+}
