@@ -111,6 +111,7 @@ var nemeses = []nemesis{
 		c.pass(time.Second)
 	})},
 	{name: "sidecars cut off for 14 s", refused: []string{away}, play: rounds(1, func(c *cluster, _ int) {
+		c.pass(5 * time.Second) // standing shares are told
 		c.planes(nil, fire.Cut)
 		c.pass(14 * time.Second)
 		c.planes(nil, whole)
