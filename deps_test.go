@@ -91,18 +91,21 @@ func TestDependencies(t *testing.T) {
 
 func within(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
 
-// TestSettingsAreReadAlike: the two programs share no package, so each has the file that reads its settings. A fault
+// TestSettingsAreReadAlike: the two programs share no package, so each has the files that read its settings and
+// certificates. A fault
 // mended in one must be mended in both.
 func TestSettingsAreReadAlike(t *testing.T) {
-	var texts []string
-	for _, program := range []string{"sidecar", "quotad"} {
-		b, err := os.ReadFile(program + "/load.go")
-		if err != nil {
-			t.Fatal(err)
+	for _, file := range []string{"load.go", "reload.go"} {
+		var texts []string
+		for _, program := range []string{"sidecar", "quotad"} {
+			b, err := os.ReadFile(program + "/" + file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			texts = append(texts, strings.Replace(string(b), "package "+program+"\n", "", 1))
 		}
-		texts = append(texts, strings.Replace(string(b), "package "+program+"\n", "", 1))
-	}
-	if texts[0] != texts[1] {
-		t.Error("sidecar/load.go and quotad/load.go differ in more than their package")
+		if texts[0] != texts[1] {
+			t.Errorf("sidecar/%s and quotad/%s differ in more than their package", file, file)
+		}
 	}
 }

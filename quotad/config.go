@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"path"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/sluice-gateway/sluice/quotad/internal/replica"
@@ -20,9 +22,11 @@ type Config struct {
 	RaftListen  string        // default :7071, on loopback with Dev
 	AdminListen string        // admin API, metrics; default :7072, on loopback with Dev
 	Peers       []Peer        // every node, this one included; empty means this one alone
+	Join        bool          // wait to be added to a running cluster, never make one
 	KeyFile     string        // seals provider credentials; default key in DataDir, made with Dev
 	LogLevel    zapcore.Level // default info
 	TLS         TLSFiles      // required unless Dev
+	Operators   []string      // SPIFFE ids that may use the admin API, * stands for anything but a slash; none: whoever is no sidecar
 	Dev         bool          // no TLS, loopback only
 	Host        Host          // what it has of its machine
 }
@@ -110,11 +114,16 @@ func (c Config) faults() (faults []Fault) {
 			}
 		}
 	}
-	if len(c.Peers) > 0 && !seen[c.ID] {
+	if len(c.Peers) > 0 && !seen[c.ID] && !c.Join {
 		fault("id", "%s is not among the peers", c.ID)
 	}
-	if len(c.Peers)%2 == 0 && len(c.Peers) > 0 {
+	if len(c.Peers)%2 == 0 && len(c.Peers) > 0 && !c.Join {
 		fault("peers", "%d nodes: an odd number survives as many losses with fewer nodes", len(c.Peers))
+	}
+	for _, o := range c.Operators {
+		if _, err := path.Match(o, ""); err != nil || !strings.HasPrefix(o, "spiffe://") {
+			fault("admin.operators", "%q is not a SPIFFE id or a pattern of them, such as spiffe://example.org/ops/*", o)
+		}
 	}
 	if !c.Dev && (c.TLS.CA == "" || c.TLS.Cert == "" || c.TLS.Key == "") {
 		fault("tls", "tls.ca, tls.cert and tls.key are required outside --dev")
@@ -127,8 +136,8 @@ func loopback(host string) bool {
 	return host == "localhost" || (ip != nil && ip.IsLoopback())
 }
 
-// parsePeer reads id=HOST, with the default ports, or id=RAFT/SIDECARS/ADMIN, each host:port.
-func parsePeer(s string) (Peer, error) {
+// ParsePeer reads id=HOST, with the default ports, or id=RAFT/SIDECARS/ADMIN, each host:port.
+func ParsePeer(s string) (Peer, error) {
 	id, rest, ok := strings.Cut(s, "=")
 	if !ok || id == "" || rest == "" {
 		return Peer{}, fmt.Errorf("%q is not id=host or id=raft/sidecars/admin", s)
@@ -176,7 +185,7 @@ func Settings() []Setting {
 				return nil
 			}
 			for s := range strings.SplitSeq(v, ",") {
-				p, err := parsePeer(strings.TrimSpace(s))
+				p, err := ParsePeer(strings.TrimSpace(s))
 				if err != nil {
 					return err
 				}
@@ -184,7 +193,23 @@ func Settings() []Setting {
 			}
 			return nil
 		}},
+		{"join", "true: wait to be added to a running cluster (quotad member add), never make one", func(c *Config, v string) (err error) {
+			if c.Join, err = strconv.ParseBool(v); err != nil {
+				return fmt.Errorf("%q is neither true nor false", v)
+			}
+			return nil
+		}},
 		{"key_file", "file with the keys that seal provider credentials", text(func(c *Config) *string { return &c.KeyFile })},
+		{"admin.operators", "SPIFFE ids that may use the admin API, comma between them; * stands for anything but a slash. None: every certificate that is no sidecar's",
+			func(c *Config, v string) error {
+				c.Operators = nil
+				for o := range strings.SplitSeq(v, ",") {
+					if o = strings.TrimSpace(o); o != "" {
+						c.Operators = append(c.Operators, o)
+					}
+				}
+				return nil
+			}},
 		{"log_level", "debug, info, warn or error", func(c *Config, v string) error {
 			return c.LogLevel.UnmarshalText([]byte(v))
 		}},

@@ -12,6 +12,9 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/signal"
+	"slices"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -46,6 +49,7 @@ type Quotad struct {
 	alerts   *alert.Teller
 	grpc     *grpc.Server
 	admin    *http.Server
+	certs    *certificates // nil with Dev
 
 	sidecars, adminPlane net.Listener
 }
@@ -63,17 +67,19 @@ func (q *Quotad) open(build string) error {
 	if err := os.MkdirAll(q.cfg.DataDir, 0o700); err != nil {
 		return fmt.Errorf("data_dir: %w", err)
 	}
-	var mutual *tls.Config
+	var own func() *tls.Config
 	var err error
 	if !q.cfg.Dev {
-		if mutual, err = q.cfg.TLS.mutual(); err != nil {
+		if q.certs, err = openCertificates(q.cfg.TLS, q.log.Named("tls")); err != nil {
 			return err
 		}
+		own = q.certs.config
 	}
 	// The node takes the directory's lock: a second process must fail before it makes or reads anything else.
 	q.node, err = replica.Open(replica.Config{
-		ID: q.cfg.ID, DataDir: q.cfg.DataDir, RaftListen: q.cfg.RaftListen, Peers: q.peers(), Bootstrap: true, TLS: mutual,
-		Listen: q.cfg.Host.Listen, Dial: q.cfg.Host.Dial, WallOf: q.wallOf(mutual),
+		ID: q.cfg.ID, DataDir: q.cfg.DataDir, RaftListen: q.cfg.RaftListen, Peers: q.peers(), Bootstrap: !q.cfg.Join, TLS: own,
+		Listen: q.cfg.Host.Listen, Dial: q.cfg.Host.Dial, Build: build,
+		WallOf: q.wallOf(own),
 	}, q.log.Named("replica"))
 	if err != nil {
 		return err
@@ -82,6 +88,9 @@ func (q *Quotad) open(build string) error {
 	if err != nil {
 		return fmt.Errorf("key_file: %w", err)
 	}
+	if err := q.checkRing(ring); err != nil {
+		return err
+	}
 	q.sessions = session.New(q.node, ring, q.cfg.ID, !q.cfg.Dev, q.log.Named("session"))
 	q.alerts = alert.New(q.node, http.DefaultClient, q.log.Named("alert"))
 	options := []grpc.ServerOption{
@@ -89,17 +98,19 @@ func (q *Quotad) open(build string) error {
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
 	}
-	if mutual != nil {
-		options = append(options, grpc.Creds(credentials.NewTLS(mutual)))
+	if q.certs != nil {
+		options = append(options, grpc.Creds(credentials.NewTLS(q.certs.server("h2"))))
 	}
 	q.grpc = grpc.NewServer(options...)
 	quotav1.RegisterQuotaServiceServer(q.grpc, q.sessions)
 
-	handler, err := api.New(q.node, ring, q.sessions, build, q.log.Named("api")).Handler()
+	handler, err := api.New(q.node, ring, q.sessions, api.Config{
+		Build: build, Operators: q.cfg.Operators, Certificate: q.certificate,
+	}, q.log.Named("api")).Handler()
 	if err != nil {
 		return fmt.Errorf("admin API: %w", err)
 	}
-	q.admin = &http.Server{Handler: q.routes(handler), ReadHeaderTimeout: 5 * time.Second, TLSConfig: mutual}
+	q.admin = &http.Server{Handler: q.routes(handler), ReadHeaderTimeout: 5 * time.Second}
 	if q.admin.ErrorLog, err = zap.NewStdLogAt(q.log.Named("admin"), zap.WarnLevel); err != nil {
 		return err
 	}
@@ -114,17 +125,16 @@ func (q *Quotad) open(build string) error {
 	if q.adminPlane, err = q.cfg.Host.Listen("tcp", q.cfg.AdminListen); err != nil {
 		return fmt.Errorf("admin_listen: %w", err)
 	}
-	if mutual != nil {
-		mutual = mutual.Clone()
-		mutual.NextProtos = []string{"h2", "http/1.1"}
-		q.adminPlane = tls.NewListener(q.adminPlane, mutual)
+	if q.certs != nil {
+		q.admin.TLSConfig = q.certs.server("h2", "http/1.1")
+		q.adminPlane = tls.NewListener(q.adminPlane, q.admin.TLSConfig)
 	}
 	return nil
 }
 
 // peers lists this node alone when none are configured, with the addresses it listens on.
 func (q *Quotad) peers() []Peer {
-	if len(q.cfg.Peers) > 0 {
+	if len(q.cfg.Peers) > 0 || q.cfg.Join {
 		return q.cfg.Peers
 	}
 	return []Peer{{
@@ -133,13 +143,13 @@ func (q *Quotad) peers() []Peer {
 }
 
 // wallOf asks another node for its wall clock, at its admin plane.
-func (q *Quotad) wallOf(mutual *tls.Config) func(context.Context, Peer) (time.Time, error) {
-	scheme, transport := "http://", &http.Transport{DialContext: q.cfg.Host.Dial, DisableKeepAlives: true}
-	if mutual != nil {
-		scheme, transport.TLSClientConfig = "https://", mutual.Clone()
-	}
-	client := &http.Client{Transport: transport}
+func (q *Quotad) wallOf(own func() *tls.Config) func(context.Context, Peer) (time.Time, error) {
 	return func(ctx context.Context, p Peer) (time.Time, error) {
+		scheme, transport := "http://", &http.Transport{DialContext: q.cfg.Host.Dial, DisableKeepAlives: true}
+		if own != nil {
+			scheme, transport.TLSClientConfig = "https://", own()
+		}
+		client := &http.Client{Transport: transport}
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+p.AdminAddress+"/clock", nil)
 		if err != nil {
 			return time.Time{}, err
@@ -170,6 +180,23 @@ func openRing(file string, dev bool) (*keyring.Keyring, error) {
 	return ring, err
 }
 
+// certificate says how the node's certificate is doing.
+func (q *Quotad) certificate() (problem string, ends time.Time) {
+	return q.certs.problem(time.Now()), q.certs.ends()
+}
+
+// checkRing refuses a key file that cannot open the credentials that are here: sidecars would be left without them.
+func (q *Quotad) checkRing(ring *keyring.Keyring) (err error) {
+	q.node.View(func(m *replica.Machine) {
+		for _, name := range m.SealedNames() {
+			if s, _ := m.Sealed(name); !slices.Contains(ring.KeyIDs(), s.GetKeyId()) {
+				err = errors.Join(err, fmt.Errorf("key_file: credential %s is sealed with key %s, which is not in %s", name, s.GetKeyId(), q.cfg.KeyFile))
+			}
+		}
+	})
+	return err
+}
+
 // Addr is where the sidecar plane is.
 func (q *Quotad) Addr() string { return q.sidecars.Addr().String() }
 
@@ -184,6 +211,12 @@ func (q *Quotad) Run(ctx context.Context) error {
 	defer stop()
 	parts.Go(func() error { return q.node.Run(life) })
 	parts.Go(func() error { return q.sessions.Run(ctx) })
+	if q.certs != nil {
+		hup := make(chan os.Signal, 1)
+		signal.Notify(hup, syscall.SIGHUP)
+		defer signal.Stop(hup)
+		parts.Go(func() error { return q.certs.run(ctx, hup) })
+	}
 	parts.Go(func() error { return q.alerts.Run(ctx) })
 	parts.Go(func() error {
 		if err := q.grpc.Serve(q.sidecars); !errors.Is(err, grpc.ErrServerStopped) { // which is: stopped before it began
@@ -245,6 +278,14 @@ func (q *Quotad) routes(api http.Handler) http.Handler {
 	gauge("sluice_config_version", "Version of the configuration.", func(s replica.Status) float64 { return float64(s.ConfigVersion) })
 	gauge("sluice_conservation_violations_total", "Entries after which the books did not balance. 0, or a fault in quotad.",
 		func(s replica.Status) float64 { return float64(s.Violations) })
+	if q.certs != nil {
+		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "sluice_tls_ends_seconds", Help: "When the certificate in use ends, Unix time.",
+		}, func() float64 { return float64(q.certs.ends().Unix()) }))
+		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "sluice_tls_problem", Help: "1 while new certificate files are not used, or the one in use has ended.",
+		}, func() float64 { return one(q.certs.problem(time.Now()) != "") }))
+	}
 	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "sluice_sidecars_connected", Help: "Sidecars with a session here.",
 	}, func() float64 { return float64(len(q.sessions.Sidecars())) }))

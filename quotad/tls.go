@@ -37,3 +37,15 @@ func (f TLSFiles) mutual() (*tls.Config, error) {
 		ClientAuth: tls.RequireAndVerifyClientCert, Certificates: []tls.Certificate{cert},
 	}, nil
 }
+
+// server is a configuration for a listener: each connection uses the certificates of its moment.
+func (c *certificates) server(protocols ...string) *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13, NextProtos: protocols,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			config := c.config().Clone()
+			config.NextProtos = protocols
+			return config, nil
+		},
+	}
+}

@@ -3,6 +3,7 @@ package sidecar
 import (
 	"encoding/json"
 	"net/http"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -62,6 +63,14 @@ func (s *Sidecar) collect() {
 	gauge("sluice_quotad_connected", "1 while there is a session with quotad.", func() float64 {
 		return one(s.link.State().Connected)
 	})
+	if s.certs != nil {
+		gauge("sluice_tls_ends_seconds", "When the certificate in use ends, Unix time.", func() float64 {
+			return float64(s.certs.ends().Unix())
+		})
+		gauge("sluice_tls_problem", "1 while new certificate files are not used, or the one in use has ended.", func() float64 {
+			return one(s.certs.problem(time.Now()) != "")
+		})
+	}
 	gauge("sluice_config_version", "Version of the configuration in force.", func() float64 {
 		return float64(s.acked.Load())
 	})

@@ -11,9 +11,11 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -54,6 +56,7 @@ type Sidecar struct {
 	gateway *gateway.Gateway
 	server  *gateway.Server
 	metrics *prometheus.Registry
+	certs   *certificates // nil with Dev
 
 	data, ops, unix net.Listener
 	acked           atomic.Uint64 // newest snapshot in force
@@ -100,11 +103,12 @@ func (s *Sidecar) open() error {
 	s.router, s.relay = route.New(), relay.NewClient(relay.Config{
 		UserAgent: "sluice/" + s.build, Dial: s.cfg.Host.Dial,
 	})
-	var tlsConfig *tls.Config
+	var tlsConfig func() *tls.Config
 	if !s.cfg.Dev {
-		if tlsConfig, err = s.cfg.TLS.client(); err != nil {
+		if s.certs, err = openCertificates(s.cfg.TLS, s.log.Named("tls")); err != nil {
 			return err
 		}
+		tlsConfig = s.certs.config
 	}
 	s.link = link.New(link.Config{Addresses: s.cfg.Quotad, TLS: tlsConfig, Dial: s.dialQuotad()}, s, s.log.Named("link"))
 	secret, err := readSecret(s.cfg.DefaultKeyFile)
@@ -203,6 +207,12 @@ func (s *Sidecar) Run(ctx context.Context) error {
 	rooms.Go(func() error { return s.watch.Run(life) })
 	rooms.Go(func() error { return s.relay.Run(life) })
 	rooms.Go(func() error { return s.link.Run(life) })
+	if s.certs != nil {
+		hup := make(chan os.Signal, 1)
+		signal.Notify(hup, syscall.SIGHUP)
+		defer signal.Stop(hup)
+		rooms.Go(func() error { return s.certs.run(life, hup) })
+	}
 
 	ops := &http.Server{Handler: s.opsHandler(leave), ReadHeaderTimeout: 5 * time.Second}
 	listeners, failed := errgroup.WithContext(ctx)
@@ -293,6 +303,7 @@ func (s *Sidecar) Connected(w *quotav1.Welcome) {
 	s.cluster.Store(&w.ClusterId)
 	s.lease.Connected(s.link)
 	s.usage.Connected(s.link)
+	s.usage.Epoch(w.GetEpoch())
 	s.rollups.Connected(s.link)
 }
 
@@ -309,6 +320,7 @@ func (s *Sidecar) Handle(m *quotav1.SessionResponse) {
 	case *quotav1.SessionResponse_RenewReply:
 		before := s.lease.Incarnation()
 		s.lease.HandleRenewReply(m.RenewReply)
+		s.usage.Epoch(m.RenewReply.GetEpoch())
 		if s.lease.Incarnation() != before {
 			s.link.Restart("fenced: going on as a new incarnation") // a session belongs to one incarnation
 		}

@@ -45,6 +45,8 @@ func (s *Sidecar) status() status {
 	problem(!l.Journal.OK, "no lease journal: "+l.Journal.Why)
 	problem(out.Usage.LastError != "", "usage events cannot be written: "+out.Usage.LastError)
 	problem(out.SnapshotFault != "", out.SnapshotFault)
+	tls := s.certs.problem(time.Now())
+	problem(tls != "", tls)
 	for _, d := range out.Deployments {
 		problem(d.State != "closed", "deployment "+d.Deployment+" is "+d.State)
 	}

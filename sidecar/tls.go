@@ -8,8 +8,8 @@ import (
 	"os"
 )
 
-// client makes the mutual TLS of the stream to quotad.
-func (f TLSFiles) client() (*tls.Config, error) {
+// mutual makes the mutual TLS of the stream to quotad.
+func (f TLSFiles) mutual() (*tls.Config, error) {
 	cert, err := tls.LoadX509KeyPair(f.Cert, f.Key)
 	if err != nil {
 		return nil, fmt.Errorf("tls.cert, tls.key: %w", err)

@@ -45,6 +45,14 @@ func (d *disk) survive(p *process, f fate) fate {
 	switch f {
 	case killedKept:
 		d.heritage = &now
+	case poweredOff:
+		// What was written last may not have reached the disk, and the boot id is another: nothing is proven, and no
+		// share is inherited.
+		if n := len(d.copies); n > 0 && p.s.w.chance(800) {
+			now = d.copies[n-1-p.s.w.rng.IntN(min(n, 3))]
+		}
+		now.final.Proven = false
+		p.s.booted -= time.Duration(p.s.clock()) - p.s.w.upTo(time.Minute) // the clock counts from the boot
 	case rolledBack:
 		old, ok := d.older(p)
 		if !ok {
@@ -52,9 +60,12 @@ func (d *disk) survive(p *process, f fate) fate {
 			f = killedKept
 			break
 		}
-		// A file that was put back is another file, by its inode: its shares are not inherited.
-		if now = old; p.s.w.plan.sameFile {
-			d.heritage = &old
+		// Beside the disk there is a mark of the newest state, so that the old one proves nothing. Where the mark is gone
+		// with the process, quotad tells it by its seq. No share is inherited: a file that was put back is another file,
+		// by its inode, or the mark tells.
+		now = old
+		if p.s.w.plan.marked || p.s.w.chance(500) {
+			now.final.Proven = false
 		}
 	default:
 		for _, unfiled := range d.finals {
@@ -64,7 +75,7 @@ func (d *disk) survive(p *process, f fate) fate {
 		return lost
 	}
 	p.books.recorded(now.final, f)
-	if now.final.Seq > 0 {
+	if now.final.Seq > 0 || len(now.final.Counters) > 0 {
 		d.finals = append(d.finals, now.final)
 	}
 	return f
@@ -76,7 +87,7 @@ func (d *disk) older(p *process) (journal, bool) {
 	if !ok {
 		return journal{}, false
 	}
-	if p.s.w.plan.unseen {
+	if p.s.w.plan.marked {
 		for _, c := range d.copies {
 			if c.final.Seq >= m.Seq && c.at <= p.s.w.now-6*time.Second {
 				return c, true

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-gateway/sluice/quotad/ledger"
 	"github.com/sluice-gateway/sluice/sidecar/lease"
 )
 
@@ -143,9 +144,7 @@ func TestDiskRolledBackThirtyTimes(t *testing.T) {
 			if s.p == nil {
 				return
 			}
-			books := s.p.books
-			s.kill(rolledBack, 100*time.Millisecond)
-			if books.fate == rolledBack {
+			if s.rollsBack() {
 				n++
 			}
 		})
@@ -240,4 +239,116 @@ func TestSmallerNeedIsNotExhausted(t *testing.T) {
 	p := calm(3, 1)
 	p.addBudget("key", "team-0", 5_000_000, true)
 	runPlan(t, p, nil)
+}
+
+// TestTwinThatFellBehindIsFenced: a process whose twin has sent a later renew waits for an answer to its own, and must be
+// told to start over, or else it never gets another lease.
+func TestTwinThatFellBehindIsFenced(t *testing.T) {
+	p := calm(3, 1)
+	p.script = func(w *world) {
+		w.every(20*time.Second, func() {
+			if s := w.sidecars[0]; s.p != nil && s.twin == nil {
+				w.clone(s)
+			}
+		})
+	}
+	runPlan(t, p, nil)
+}
+
+// TestSpendPastASoftBudgetIsFiled: what a journal says of a budget that quotad has no counter of.
+func TestSpendPastASoftBudgetIsFiled(t *testing.T) {
+	p := calm(2, 0)
+	p.addTeam("team-0", 900, 180_000, lease.Open)
+	p.addBudget("team", "team-0", 1_000_000, false)
+	p.script = func(w *world) {
+		s := w.sidecars[0]
+		w.after(10*time.Second, func() { w.inject(monthTurn) })
+		w.after(40*time.Second, func() { s.kill(killedKept, 100*time.Millisecond) })
+		w.after(40*time.Second+500*time.Millisecond, func() {
+			// The new process is told of the resources and has its predecessor's shares, and that is all.
+			s.link.cut = [2]bool{true, true}
+			s.p.breakWithin(100 * time.Millisecond)
+		})
+		w.after(60*time.Second, func() {
+			if s.p != nil {
+				s.kill(killedKept, 100*time.Millisecond)
+			}
+			s.link.cut = [2]bool{}
+		})
+	}
+	runPlan(t, p, nil)
+}
+
+// TestSharesEndInTimeOnASlowClock: the leader's clock may be fast at the same time.
+func TestSharesEndInTimeOnASlowClock(t *testing.T) {
+	p := calm(3, 1)
+	p.ledger = ledger.Config{} // an hour of standby, as in production
+	p.duration = 3700 * time.Second
+	p.specs[1].Burst = p.specs[1].Limit // an hour's trickle beside a small full bucket is another matter
+	p.script = func(w *world) {
+		s := w.sidecars[0]
+		s.rate = 999_500 // half a thousandth slow
+		s.booted = 0
+		w.after(20*time.Second, func() {
+			s.link.cut = [2]bool{true, true}
+			s.p.breakWithin(time.Second)
+		})
+	}
+	runPlan(t, p, nil)
+}
+
+// rollsBack kills the running process, puts its disk back to an older state, and says whether there was one.
+func (s *sidecar) rollsBack() bool {
+	books := s.p.books
+	s.kill(rolledBack, 100*time.Millisecond)
+	return books.fate == rolledBack
+}
+
+// TestDiskRolledBackWhileCutOff: quotad has applied no renew since the old state, so that only the mark tells.
+func TestDiskRolledBackWhileCutOff(t *testing.T) {
+	n := 0
+	p := calm(3, 1)
+	p.marked = true
+	p.addBudget("org", "o", 400_000_000, true)
+	p.script = func(w *world) {
+		s := w.sidecars[0]
+		w.every(40*time.Second, func() {
+			s.link.cut = [2]bool{true, true}
+			s.p.breakWithin(time.Second)
+			w.after(9*time.Second, func() {
+				if s.rollsBack() {
+					n++
+				}
+				s.link.cut = [2]bool{}
+			})
+		})
+	}
+	runPlan(t, p, func(*world) {
+		if n == 0 {
+			t.Error("never rolled back")
+		}
+		n = 0
+	})
+}
+
+func TestSharesOfARolledBackDisk(t *testing.T) {
+	done := false
+	p := calm(1, 1)
+	p.script = func(w *world) {
+		s := w.sidecars[0]
+		for i := range 6 {
+			w.after(time.Duration(5+i)*time.Second, func() { w.join() })
+		}
+		w.after(20*time.Second, func() {
+			w.quotad.lose(60*time.Second, false, false)
+			s.disk.copies = s.disk.copies[:5]
+			done = s.rollsBack()
+		})
+	}
+	runPlan(t, p, func(*world) {
+		if !done {
+			t.Error("not rolled back")
+		}
+		done = false
+	})
 }

@@ -8,14 +8,26 @@ package ledger
 // the last renew; else it stays in suspense, as spent. The old process is fenced. When proven and new it is known to
 // be dead, and the successor takes over its shares.
 func (l *Ledger) FileFinal(f FileFinal) (done bool) {
-	m, ok := l.members[f.Incarnation]
-	if !ok || m.identity != f.Identity || f.Incarnation == f.Successor || malformedCounters(f.Counters) {
+	if malformedFinal(&f) {
 		return true
+	}
+	m, known := l.members[f.Incarnation]
+	switch {
+	case known && m.identity != f.Identity, !known && !l.unheard(&f):
+		return true
+	case !known:
+		if m = l.join(f.Incarnation, f.Identity); m == nil {
+			return false
+		}
+		m.lapsed = true
 	}
 	if !m.lapsed {
 		return false
 	}
 	for i := range f.Counters {
+		if c := m.find(f.Counters[i].Resource, f.Counters[i].Period); c != nil && l.knowsMore(m) {
+			l.believeCounter(c, &f.Counters[i])
+		}
 		l.raiseSpent(m, &f.Counters[i])
 	}
 	if !f.Proven || f.Seq < m.seq {
@@ -38,16 +50,42 @@ func (l *Ledger) FileFinal(f FileFinal) (done bool) {
 	return true
 }
 
+// unheard says that the process never got through to the ledger and yet spent on a budget: it was cut off from its first
+// renew on, and a soft budget goes on. One that got further is forgotten, with all that it counted.
+func (l *Ledger) unheard(f *FileFinal) bool {
+	if f.Seq > 1 {
+		return false
+	}
+	for i := range f.Counters {
+		c := &f.Counters[i]
+		if p := l.pool(c.Resource, c.Period); p != nil && p.countable() && p.res.budget() && c.Spent > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // raiseSpent books what a journal says was spent on a budget and is not booked yet. More than can be is disputed: it
 // is not booked, and the counter stays as it is.
 func (l *Ledger) raiseSpent(m *member, f *Counter) {
 	c := m.find(f.Resource, f.Period)
-	if c == nil || !c.p.res.money() || f.Spent <= c.spent {
+	if c == nil {
+		// Cut off from its first request on, it may have spent past a soft budget without a grant. What is one for each
+		// name needs one: there, no counter means that it was closed, with all that it counted.
+		p := l.pool(f.Resource, f.Period)
+		if p == nil || !p.countable() || !p.res.budget() || f.Spent == 0 || f.Spent > l.debtMax(m, p, nil) {
+			return
+		}
+		if c = l.ensure(m, p); c == nil {
+			return
+		}
+	}
+	if !c.p.res.budget() || f.Spent <= c.spent {
 		return
 	}
 	more := f.Spent - c.spent
 	over := max(0, more-c.out())
-	if over > l.debtMax(m, c.p, c) {
+	if over > l.debtMax(m, c.p, c) && !l.knowsMore(m) {
 		return
 	}
 	l.lift(c)
@@ -55,7 +93,6 @@ func (l *Ledger) raiseSpent(m *member, f *Counter) {
 	c.granted += over
 	c.suspense = c.out() // m has lapsed
 	l.put(c)
-	c.p.settled += more
-	c.p.free -= over
+	c.p.free += l.settle(c.p, more) - over
 	l.alert(c.p)
 }

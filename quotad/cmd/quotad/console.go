@@ -47,13 +47,25 @@ func (c *console) client(addr string) (adminv1connect.AdminServiceClient, error)
 	return adminv1connect.NewAdminServiceClient(hc, addr), nil
 }
 
+// flags are those of a verb that prints.
 func (c *console) flags(cmd *cobra.Command) {
+	c.connection(cmd)
+	cmd.PersistentFlags().StringVarP(&c.output, "output", "o", "table", "table or json")
+	cmd.PersistentPreRunE = func(*cobra.Command, []string) error {
+		if c.output != "table" && c.output != "json" {
+			return fmt.Errorf("--output: %q is neither table nor json", c.output)
+		}
+		return nil
+	}
+}
+
+// connection is the flags that say where to ask.
+func (c *console) connection(cmd *cobra.Command) {
 	addr := os.Getenv("SLUICE_ADMIN_ADDR")
 	if addr == "" {
 		addr = defaultAddr
 	}
 	cmd.PersistentFlags().StringVar(&c.addr, "addr", addr, "admin API of any node (or SLUICE_ADMIN_ADDR)")
-	cmd.PersistentFlags().StringVarP(&c.output, "output", "o", "table", "table or json")
 	for _, f := range [...]struct {
 		to              *string
 		name, env, what string
@@ -63,12 +75,6 @@ func (c *console) flags(cmd *cobra.Command) {
 		{&c.tls.Key, "tls-key", "SLUICE_ADMIN_TLS_KEY", "PEM file of its private key"},
 	} {
 		cmd.PersistentFlags().StringVar(f.to, f.name, os.Getenv(f.env), f.what+" (or "+f.env+")")
-	}
-	cmd.PersistentPreRunE = func(*cobra.Command, []string) error {
-		if c.output != "table" && c.output != "json" {
-			return fmt.Errorf("--output: %q is neither table nor json", c.output)
-		}
-		return nil
 	}
 }
 
@@ -91,18 +97,23 @@ func ask[Req, Resp any](ctx context.Context, c *console,
 		}
 	}
 	if errors.As(err, &ce) {
-		if !connect.IsWireError(err) && c.tls == (quotad.TLSFiles{}) && ce.Message() == http400 {
-			return nil, fmt.Errorf("%s speaks TLS: --tls-ca, --tls-cert and --tls-key are needed", c.addr)
-		}
-		if !connect.IsWireError(err) && ce.Code() == connect.CodeUnavailable {
-			return nil, fmt.Errorf("no quotad answers at %s (--addr or SLUICE_ADMIN_ADDR): %s", c.addr, ce.Message())
-		}
-		return nil, refusal{ce}
+		return nil, c.explainCall(ce)
 	}
 	if err != nil {
 		return nil, err
 	}
 	return resp.Msg, nil
+}
+
+// explainCall says why a call failed.
+func (c *console) explainCall(ce *connect.Error) error {
+	switch {
+	case !connect.IsWireError(ce) && c.tls == (quotad.TLSFiles{}) && ce.Message() == http400:
+		return fmt.Errorf("%s speaks TLS: --tls-ca, --tls-cert and --tls-key are needed", c.addr)
+	case !connect.IsWireError(ce) && ce.Code() == connect.CodeUnavailable:
+		return fmt.Errorf("no quotad answers at %s (--addr or SLUICE_ADMIN_ADDR): %s", c.addr, ce.Message())
+	}
+	return refusal{ce}
 }
 
 // http400 is what is left of a TLS server's answer to plain HTTP.

@@ -18,12 +18,22 @@ func serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run a quotad node",
-		Args:  cobra.NoArgs,
+		Long: `Run a quotad node.
+
+A new cluster: start every node with the same --peers, each with an empty --data-dir and its own --id. It is made once
+every node has answered; without --peers it is this node alone. A node that has state ignores where it came from, and one
+that lost its disk finds the cluster and does not make another.
+
+A further node: start it with --join and no --peers, then ` + "`quotad member add ID=HOST`" + ` on any machine.`,
+		Args: cobra.NoArgs,
 	}
 	cmd.Flags().StringVar(&file, "config", "", "YAML file; flags and SLUICE_QUOTAD_… variables override it")
 	cmd.Flags().BoolVar(&dev, "dev", false, "no TLS, loopback only, makes its own key file")
 	for _, s := range quotad.Settings() {
 		values[s.Key] = cmd.Flags().String(s.Flag(), "", s.Usage+" (or "+s.Env()+")")
+		if s.Key == "join" {
+			cmd.Flags().Lookup(s.Flag()).NoOptDefVal = "true"
+		}
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		set := map[string]string{}

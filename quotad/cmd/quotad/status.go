@@ -65,6 +65,9 @@ func statusTable(w *tabwriter.Writer, m *adminv1.StatusResponse) {
 	} else {
 		fmt.Fprintln(w, "the books balance")
 	}
+	if p := m.GetTlsProblem(); p != "" {
+		fmt.Fprintf(w, "%s: %s\n", m.GetNodeId(), p)
+	}
 	fmt.Fprintln(w)
 	row(w, "NODE", "RAFT", "ROLE", "LAG", "ANSWERED")
 	for _, n := range m.GetMembers() {

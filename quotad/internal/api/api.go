@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -42,6 +43,11 @@ type Node interface {
 	Leader() (id, clientAddr, adminAddr string, self bool)
 	Status() replica.Status
 	StateHash() (applied uint64, sum [sha256.Size]byte)
+	AddMember(ctx context.Context, p replica.Peer) error
+	RemoveMember(ctx context.Context, id string, force bool) error
+	Backup(ctx context.Context, w io.Writer, build string) error
+	Restore(ctx context.Context, r io.Reader, keepID bool, actor, note string) (replica.RestoreOutcome, error)
+	Dir() string
 }
 
 // Sidecars lists the connected sidecars.
@@ -54,21 +60,31 @@ type Service struct {
 	node     Node
 	ring     *keyring.Keyring
 	sidecars Sidecars
-	build    string
+	cfg      Config
 	log      *zap.Logger
 }
 
 var _ adminv1connect.AdminServiceHandler = (*Service)(nil)
 
+// Config is what the service is told of its program.
+type Config struct {
+	Build string
+	// Operators are the SPIFFE ids, or patterns as of path.Match, of certificates that may call. None: all but those of
+	// sidecars that the configuration names.
+	Operators []string
+	// Certificate says what is wrong with the node's certificate, and when it ends; the zero time without one.
+	Certificate func() (problem string, ends time.Time)
+}
+
 // New makes the service.
-func New(node Node, ring *keyring.Keyring, sidecars Sidecars, build string, log *zap.Logger) *Service {
-	return &Service{node: node, ring: ring, sidecars: sidecars, build: build, log: log}
+func New(node Node, ring *keyring.Keyring, sidecars Sidecars, cfg Config, log *zap.Logger) *Service {
+	return &Service{node: node, ring: ring, sidecars: sidecars, cfg: cfg, log: log}
 }
 
 // Handler serves connect, gRPC, gRPC-Web and REST. The caller enables unencrypted HTTP/2 where gRPC clients are
 // expected without TLS.
 func (s *Service) Handler() (http.Handler, error) {
-	path, h := adminv1connect.NewAdminServiceHandler(s, connect.WithReadMaxBytes(readMax), connect.WithInterceptors(s.bound()))
+	path, h := adminv1connect.NewAdminServiceHandler(s, connect.WithReadMaxBytes(readMax), connect.WithInterceptors(bound{s}))
 	strict := vanguard.WithCodec(func(r vanguard.TypeResolver) vanguard.Codec { return newStrictJSON(r) })
 	// Everything is decoded by the codec above: nothing is passed on as it came.
 	service := vanguard.NewService(path, h, vanguard.WithTargetCodecs(vanguard.CodecProto),
@@ -120,20 +136,43 @@ func (c strictJSON) UnmarshalField(b []byte, m proto.Message, field protoreflect
 }
 
 // bound gives every call a deadline, turns away who may not call, and logs what failed through no fault of the caller.
-func (s *Service) bound() connect.UnaryInterceptorFunc {
-	return func(next connect.UnaryFunc) connect.UnaryFunc {
-		return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
-			ctx, cancel := context.WithTimeout(ctx, callWait)
-			defer cancel()
-			if err := s.operator(ctx); err != nil {
-				return nil, err
-			}
-			resp, err := next(ctx, req)
-			if err != nil && connect.CodeOf(err) == connect.CodeInternal {
-				s.log.Error("admin call failed", zap.String("procedure", req.Spec().Procedure), zap.Error(err))
-			}
-			return resp, err
+// Streams have no deadline: how long they take is the caller's affair.
+type bound struct{ s *Service }
+
+// WrapUnary implements connect.Interceptor.
+func (b bound) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
+		ctx, cancel := context.WithTimeout(ctx, callWait)
+		defer cancel()
+		if err := b.s.operator(ctx); err != nil {
+			return nil, err
 		}
+		resp, err := next(ctx, req)
+		b.note(req.Spec(), err)
+		return resp, err
+	}
+}
+
+// WrapStreamingHandler implements connect.Interceptor.
+func (b bound) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
+		if err := b.s.operator(ctx); err != nil {
+			return err
+		}
+		err := next(ctx, conn)
+		b.note(conn.Spec(), err)
+		return err
+	}
+}
+
+// WrapStreamingClient implements connect.Interceptor.
+func (bound) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return next
+}
+
+func (b bound) note(spec connect.Spec, err error) {
+	if err != nil && connect.CodeOf(err) == connect.CodeInternal {
+		b.s.log.Error("admin call failed", zap.String("procedure", spec.Procedure), zap.Error(err))
 	}
 }
 
@@ -159,11 +198,15 @@ func (s *Service) propose(ctx context.Context, op *raftlogv1.Op) (replica.Result
 func (s *Service) change(ctx context.Context, c registry.Change, actor, note string) (uint64, *registry.Refusal, error) {
 	now := fault.Wall()
 	var zones []string
+	var refusal *registry.Refusal
 	s.node.View(func(m *replica.Machine) {
-		if next, refusal := m.Registry.Preview(c); refusal == nil {
-			zones = slices.DeleteFunc(next.Timezones(), m.HasPeriod) // an open month turns when two nodes' clocks say so
+		if next, refused := m.Registry.Preview(c); refused == nil {
+			zones, refusal = slices.DeleteFunc(next.Timezones(), m.HasPeriod), unrated(next, now) // an open month turns when two nodes' clocks say so
 		}
 	})
+	if refusal != nil {
+		return 0, refusal, nil
+	}
 	out := &raftlogv1.Change{
 		BaseVersion: c.BaseVersion, First: c.First, Actor: actorOf(ctx, actor), AtMs: now.UnixMilli(), Note: note,
 	}

@@ -5,7 +5,10 @@ import (
 	"crypto/x509"
 	"fmt"
 	"net/http"
+	"net/url"
+	"path"
 	"slices"
+	"strings"
 
 	"connectrpc.com/connect"
 
@@ -35,6 +38,10 @@ func (s *Service) operator(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
+	if len(s.cfg.Operators) > 0 && !slices.ContainsFunc(cert.URIs, s.names) {
+		return connect.NewError(connect.CodePermissionDenied,
+			fmt.Errorf("the certificate of %s is not an operator's: admin.operators of the node does not name it", strings.Join(names(cert), ", ")))
+	}
 	var identity string
 	s.node.View(func(m *replica.Machine) {
 		for _, sc := range m.Registry.Sidecars() {
@@ -48,6 +55,14 @@ func (s *Service) operator(ctx context.Context) error {
 			fmt.Errorf("the certificate is of the sidecar %s: it may not use the admin API", identity))
 	}
 	return nil
+}
+
+// names reports whether a URI is an operator's.
+func (s *Service) names(u *url.URL) bool {
+	return slices.ContainsFunc(s.cfg.Operators, func(pattern string) bool {
+		ok, err := path.Match(pattern, u.String())
+		return ok && err == nil
+	})
 }
 
 // names are the names of a certificate, the one to show first.

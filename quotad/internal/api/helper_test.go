@@ -75,7 +75,7 @@ func newPlane(t *testing.T) *plane {
 // serve serves a service over HTTP.
 func serve(t *testing.T, node Node, ring *keyring.Keyring, log *zap.Logger) *plane {
 	t.Helper()
-	h, err := New(node, ring, someSidecars{{Identity: "gw", Incarnation: 7, State: "connected"}}, "build-1", log).Handler()
+	h, err := New(node, ring, someSidecars{{Identity: "gw", Incarnation: 7, State: "connected"}}, Config{Build: "build-1"}, log).Handler()
 	must(t, err)
 	srv := httptest.NewServer(h)
 	t.Cleanup(srv.Close)

@@ -23,12 +23,17 @@ var restPaths = []struct{ method, path, body string }{
 	{"POST", "/admin/v1/keys/red-app:revoke", `{}`},
 	{"GET", "/admin/v1/credentials", ""},
 	{"GET", "/admin/v1/budgets", ""},
+	{"GET", "/admin/v1/budgets/red/runs", ""},
+	{"GET", "/admin/v1/pools", ""},
 	{"POST", "/admin/v1/budgets/red:credit", `{"amount_nano":"1","reason":"r"}`},
 	{"PUT", "/admin/v1/budgets/red", `{"monthly":1}`},
 	{"PUT", "/admin/v1/aliases/chat", `{"targets":[{"deployment":"d"}]}`},
 	{"PUT", "/admin/v1/prices/p2", `{"valid_from":"2027-01-01","per_million_usd":{"mid":{"input":1,"output":2}}}`},
 	{"GET", "/admin/v1/usage", ""},
 	{"GET", "/admin/v1/status", ""},
+	{"GET", "/admin/v1/members", ""},
+	{"POST", "/admin/v1/members", `{"id":"b","raft_address":"b:1","sidecar_address":"b:2","admin_address":"b:3"}`},
+	{"POST", "/admin/v1/members/b:remove", `{}`},
 }
 
 func TestRESTPathsAreAll(t *testing.T) {

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"encoding/hex"
-	"time"
 
 	"connectrpc.com/connect"
 
@@ -17,26 +16,18 @@ func (s *Service) Status(_ context.Context, req *connect.Request[adminv1.StatusR
 	leader, _, leaderAdmin, self := s.node.Leader()
 	out := &adminv1.StatusResponse{
 		ClusterId: st.ClusterID, NodeId: st.NodeID, LeaderId: leader, Term: st.Term, Applied: st.Applied,
-		ConfigVersion: st.ConfigVersion, ConservationViolations: int64(st.Violations), Build: s.build,
-		LeaderAdminAddress: leaderAdmin,
+		ConfigVersion: st.ConfigVersion, ConservationViolations: int64(st.Violations), Build: s.cfg.Build,
+		LeaderAdminAddress: leaderAdmin, Epoch: st.Epoch, Members: s.members(),
 	}
 	if req.Msg.GetHash() {
 		index, sum := s.node.StateHash()
 		out.Applied, out.StateHash = index, hex.EncodeToString(sum[:])
 	}
-	for _, m := range st.Members {
-		p := &adminv1.Member{Id: m.ID, RaftAddress: m.RaftAddress, Leader: m.Leader, Voter: m.Voter, Lag: -1, LastContactMs: -1}
-		if m.Self {
-			// Applied was looked at later and may be ahead.
-			p.Lag = max(0, int64(st.LastIndex)-int64(st.Applied))
+	if s.cfg.Certificate != nil {
+		problem, ends := s.cfg.Certificate()
+		if out.TlsProblem = problem; !ends.IsZero() {
+			out.TlsEndsMs = ends.UnixMilli()
 		}
-		switch {
-		case self && m.Self:
-			p.LastContactMs = 0
-		case self && !m.LastContact.IsZero():
-			p.Lag, p.LastContactMs = int64(m.Lag), max(0, time.Since(m.LastContact).Milliseconds())
-		}
-		out.Members = append(out.Members, p)
 	}
 	if self {
 		out.Sidecars = s.sidecars.Sidecars()

@@ -12,6 +12,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"time"
 
@@ -39,10 +40,11 @@ type Config struct {
 	RaftAdvertise string // host:port peers reach it at; default: its address in Peers, else RaftListen
 	Peers         []Peer // all nodes, the same on each; empty means a cluster of this node alone
 	// Bootstrap lets a node with an empty directory form the cluster out of Peers. Without it an empty node waits to
-	// be contacted by a leader. It has no effect on a node that has state, and a node that hears from a leader first
-	// does not use it.
+	// be contacted by a leader. It has no effect on a node that has state. A node without any asks all peers first, and
+	// when one of them belongs to a cluster waits to be contacted too.
 	Bootstrap bool
-	TLS       *tls.Config // certificates of both directions; nil speaks plain TCP: development only
+	// TLS returns the certificates of both directions, as they are now; nil speaks plain TCP: development only.
+	TLS func() *tls.Config
 
 	HeartbeatTimeout   time.Duration // default 350 ms
 	ElectionTimeout    time.Duration // default 350 ms
@@ -51,6 +53,7 @@ type Config struct {
 	// WallOf asks another node what its wall clock shows: a month turns for all when it has turned for two. Nil where
 	// there is nobody to ask.
 	WallOf func(ctx context.Context, p Peer) (time.Time, error)
+	Build string // version of the program, noted in the directory
 
 	FlushEvery time.Duration // how often the state file is written; default 10 s; the log covers the gap
 	Ledger     ledger.Config // the same on each node
@@ -61,6 +64,7 @@ type Config struct {
 	Transport raft.Transport
 
 	wrapLog func(raft.LogStore) raft.LogStore // for tests: a disk that hangs
+	disk    diskBounds                        // for tests: smaller ones
 }
 
 // Outcomes of a call that did nothing, or may have. Test with errors.Is, and errors.As for ErrNotLeader.
@@ -136,7 +140,7 @@ type MemberStatus struct {
 func Open(cfg Config, log *zap.Logger) (*Node, error) { return open(cfg, log) }
 
 // Run does the node's work until ctx ends, and returns nil then. It returns an error when the node must stop: an
-// entry it does not understand, a state of another cluster, a Raft that shut down. Call it once. Calls that wait in
+// entry it does not understand, a state or peers of another cluster, ErrRemoved, a Raft that shut down. Call it once. Calls that wait in
 // Propose and Linearizable are answered before it returns.
 func (n *Node) Run(ctx context.Context) error { return n.run(ctx) }
 
@@ -165,6 +169,32 @@ func (n *Node) Linearizable(ctx context.Context) error { return n.linearizable(c
 
 // WaitApplied returns nil once the entry of this index is in this node's state. It blocks until then or until ctx ends.
 func (n *Node) WaitApplied(ctx context.Context, index uint64) error { return n.fsm.wait(ctx, index) }
+
+// AddMember takes a node into the cluster, or notes where one that is in it is now. A new one votes once it has caught
+// up, which Status tells. Repeated, it changes nothing. Only the leader can: errors as of Propose; ErrAddressTaken,
+// ErrOwnAddress.
+func (n *Node) AddMember(ctx context.Context, p Peer) error { return n.addMember(ctx, p) }
+
+// RemoveMember takes a node out of the cluster. A leader that is to remove itself hands leadership over and returns
+// ErrNotLeader. Errors as of Propose; ErrUnknownNode, ErrLastVoter, and without force ErrNoQuorum.
+func (n *Node) RemoveMember(ctx context.Context, id string, force bool) error {
+	return n.removeMember(ctx, id, force)
+}
+
+// Backup writes the whole state as it is at one moment, with everything that was acknowledged before the call. build is
+// noted in it. Only the leader does: errors as of Linearizable, and what the disk or w says.
+func (n *Node) Backup(ctx context.Context, w io.Writer, build string) error {
+	return n.backup(ctx, w, build)
+}
+
+// Restore replaces the whole state by that of a backup that ReadBackup found good, and begins an epoch. keepID leaves
+// the cluster its id. It blocks until the state is replaced on this node. Errors as of Propose.
+func (n *Node) Restore(ctx context.Context, r io.Reader, keepID bool, actor, note string) (RestoreOutcome, error) {
+	return n.restore(ctx, r, keepID, actor, note)
+}
+
+// Dir is the data directory.
+func (n *Node) Dir() string { return n.cfg.DataDir }
 
 // Leader names the leader as far as this node knows; empty during an election. self is true only when this node leads
 // and serves.

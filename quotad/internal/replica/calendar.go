@@ -48,7 +48,8 @@ func (n *Node) confirmed(ctx context.Context, cal *calendar, periods []*raftlogv
 		cal.wanted = time.Time{}
 		return nil
 	}
-	if n.cfg.WallOf == nil || len(n.cfg.Peers) == 1 {
+	others := slices.DeleteFunc(n.status().Members, func(m MemberStatus) bool { return m.Self })
+	if n.cfg.WallOf == nil || len(others) == 0 {
 		return periods
 	}
 	now := fault.Now()
@@ -59,7 +60,7 @@ func (n *Node) confirmed(ctx context.Context, cal *calendar, periods []*raftlogv
 		return nil
 	}
 	cal.asked = now
-	walls := n.walls(ctx)
+	walls := n.walls(ctx, others)
 	if len(walls) == 0 {
 		if now.Sub(cal.wanted) < wallsSilentMax {
 			return nil
@@ -82,18 +83,15 @@ func (n *Node) confirmed(ctx context.Context, cal *calendar, periods []*raftlogv
 	return agreed
 }
 
-// walls asks the other nodes for their wall clocks.
-func (n *Node) walls(ctx context.Context) (walls []time.Time) {
+// walls asks other nodes for their wall clocks.
+func (n *Node) walls(ctx context.Context, others []MemberStatus) (walls []time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, wallWait)
 	defer cancel()
 	var mu sync.Mutex
 	var asked sync.WaitGroup
-	for _, p := range n.cfg.Peers {
-		if p.ID == n.cfg.ID {
-			continue
-		}
+	for _, m := range others {
 		asked.Go(func() {
-			wall, err := n.cfg.WallOf(ctx, p)
+			wall, err := n.cfg.WallOf(ctx, m.Peer)
 			if err != nil {
 				return // it is down, or cut off
 			}

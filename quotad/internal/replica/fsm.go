@@ -29,6 +29,7 @@ type fsm struct {
 	log   *zap.Logger
 	// clusterID is the cluster this node's directory belongs to, empty for none.
 	clusterID func() string
+	restored  func() // tells that a snapshot was restored
 
 	mu         sync.RWMutex // guards the rest; reading the machine needs a read lock only
 	machine    *Machine
@@ -92,7 +93,7 @@ func (f *fsm) Apply(l *raft.Log) any {
 	case f.halted != nil || l.Index <= f.applied:
 		return nil
 	case err != nil:
-		f.halted = fmt.Errorf("%w: entry %d: %w", errHalted, l.Index, err)
+		f.halted = fmt.Errorf("%w: raft.db, entry %d: %w", errHalted, l.Index, err)
 		close(f.haltedCh)
 		return nil
 	}
@@ -101,8 +102,7 @@ func (f *fsm) Apply(l *raft.Log) any {
 		f.violations++
 		f.log.Error("the books do not balance", zap.Uint64("index", l.Index), zap.Error(err))
 	}
-	records, signal := f.machine.collect()
-	f.state.Append(l.Index, records)
+	signal := f.machine.collectTo(l.Index, f.state)
 	f.applied, f.advanced = l.Index, fault.Now()
 	f.wake()
 	f.noteCluster()
@@ -124,7 +124,7 @@ func (f *fsm) wake() {
 
 // noteCluster says once that the cluster's id is known and not yet in the directory. The caller holds mu.
 func (f *fsm) noteCluster() {
-	if f.machine.ClusterID() == "" || f.machine.ClusterID() == f.clusterID() {
+	if f.machine.GroupID() == "" || f.machine.GroupID() == f.clusterID() {
 		return
 	}
 	select {
@@ -151,8 +151,8 @@ func (f *fsm) Restore(r io.ReadCloser) error {
 		if m, err = loadMachine(f.cfg.Ledger, load); err != nil {
 			return err
 		}
-		if own := f.clusterID(); own != "" && m.ClusterID() != own {
-			return fmt.Errorf("snapshot of cluster %q, not %q: %w", m.ClusterID(), own, store.ErrOtherCluster)
+		if own := f.clusterID(); own != "" && m.GroupID() != own {
+			return fmt.Errorf("snapshot of cluster %q, not %q: %w", m.GroupID(), own, store.ErrOtherCluster)
 		}
 		return nil
 	})
@@ -160,6 +160,7 @@ func (f *fsm) Restore(r io.ReadCloser) error {
 		return err
 	}
 	f.set(m, applied)
+	f.restored()
 	return nil
 }
 
@@ -202,9 +203,12 @@ func decodeEntry(data []byte) (*raftlogv1.Entry, error) {
 	if err := proto.Unmarshal(data, e); err != nil {
 		return nil, fmt.Errorf("decode: %w", err)
 	}
+	if e.GetFormat() > entryFormat {
+		return nil, fmt.Errorf("it is of format %d, this version knows %d: %w", e.GetFormat(), entryFormat, store.ErrNewerFormat)
+	}
 	for i, op := range e.GetOps() {
 		if op.GetOp() == nil {
-			return nil, fmt.Errorf("operation %d is unknown: the log was written by a newer version", i)
+			return nil, fmt.Errorf("operation %d is unknown: %w", i, store.ErrNewerFormat)
 		}
 	}
 	return e, nil

@@ -22,10 +22,13 @@ var (
 // stallWatch sees how long the current write to the log has taken, whether the last one failed, and how far the log is.
 // Raft writes its log from one goroutine at a time.
 type stallWatch struct {
-	start  time.Time     // anchor of the monotonic clock
-	since  atomic.Int64  // nanoseconds after start plus one, when a write began; 0 while there is none
-	failed atomic.Int64  // the same, when a write failed; 0 once one has succeeded
-	last   atomic.Uint64 // index of the newest entry this process wrote; 0 before the first
+	start  time.Time    // anchor of the monotonic clock
+	since  atomic.Int64 // nanoseconds after start plus one, when a write began; 0 while there is none
+	failed atomic.Int64 // the same, when a write failed; 0 once one has succeeded
+	// entries and bytes were written since the log was last cut.
+	entries, bytes atomic.Int64
+	last           atomic.Uint64 // index of the newest entry this process wrote; 0 before the first
+	blank          atomic.Bool   // the node has no state at all
 }
 
 func newStallWatch() *stallWatch { return &stallWatch{start: time.Now()} }
@@ -69,6 +72,13 @@ func (l watchedLog) StoreLogs(es []*raft.Log) error {
 		return l.LogStore.StoreLogs(es)
 	})
 	if err == nil && len(es) > 0 {
+		l.watch.blank.Store(false)
+		bytes := 0
+		for _, e := range es {
+			bytes += len(e.Data) + entryOverhead
+		}
+		l.watch.entries.Add(int64(len(es)))
+		l.watch.bytes.Add(int64(bytes))
 		l.watch.last.Store(es[len(es)-1].Index)
 	}
 	return err
@@ -79,11 +89,16 @@ func (l watchedLog) DeleteRange(lo, hi uint64) error {
 }
 
 // gate is a transport that stops speaking as a leader while the own disk hangs, so that followers elect another, and
-// does not stand for election while its log cannot be written. It also sees how far the followers are. Both appends must fail: the pipelined ones keep followers quiet as well as the
-// plain ones, which carry the heartbeats.
+// does not stand for election while its log cannot be written. Both appends must fail: the pipelined ones keep followers
+// quiet as well as the plain ones, which carry the heartbeats. It also sees how far the followers are, and gives no votes
+// for a node without any state: such a node may have lost its disk, and with it what it acknowledged and how it voted.
 type gate struct {
 	raft.Transport
 	watch *stallWatch
+	id    string
+	calls chan raft.RPC // from peers, but for votes that are not given
+	done  chan struct{}
+	close func() // closes done, once
 
 	mu    sync.Mutex
 	peers map[raft.ServerID]peerSeen
@@ -95,8 +110,49 @@ type peerSeen struct {
 	lag uint64 // entries it was behind then
 }
 
-func newGate(t raft.Transport, w *stallWatch) *gate {
-	return &gate{Transport: t, watch: w, peers: map[raft.ServerID]peerSeen{}}
+func newGate(t raft.Transport, w *stallWatch, id string) *gate {
+	g := &gate{
+		Transport: t, watch: w, id: id, calls: make(chan raft.RPC), done: make(chan struct{}), peers: map[raft.ServerID]peerSeen{},
+	}
+	g.close = sync.OnceFunc(func() { close(g.done) })
+	go g.pass() // ends with Close
+	return g
+}
+
+// Consumer returns the calls of peers.
+func (g *gate) Consumer() <-chan raft.RPC { return g.calls }
+
+// pass hands calls on.
+func (g *gate) pass() {
+	for {
+		select {
+		case <-g.done:
+			return
+		case call := <-g.Transport.Consumer():
+			if g.watch.blank.Load() && g.denies(call) {
+				continue
+			}
+			select {
+			case g.calls <- call:
+			case <-g.done:
+				return
+			}
+		}
+	}
+}
+
+// denies answers a request for a vote with no.
+func (g *gate) denies(call raft.RPC) bool {
+	header := raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(g.id), Addr: []byte(g.id)}
+	switch c := call.Command.(type) {
+	case *raft.RequestVoteRequest:
+		call.Respond(&raft.RequestVoteResponse{RPCHeader: header, Term: c.Term}, nil)
+	case *raft.RequestPreVoteRequest:
+		call.Respond(&raft.RequestPreVoteResponse{RPCHeader: header, Term: c.Term}, nil)
+	default:
+		return false
+	}
+	return true
 }
 
 func (g *gate) note(id raft.ServerID, resp *raft.AppendEntriesResponse) {
@@ -169,6 +225,7 @@ func (g *gate) RequestPreVote(id raft.ServerID, addr raft.ServerAddress, args *r
 
 // Close closes the transport; raft calls it when it shuts down.
 func (g *gate) Close() error {
+	g.close()
 	if c, ok := g.Transport.(io.Closer); ok {
 		return c.Close()
 	}

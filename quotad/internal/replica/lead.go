@@ -103,6 +103,7 @@ func (n *Node) lead(ctx context.Context) {
 			return
 		}
 	}
+	n.recordNodes(ctx, l)
 	n.serving.Store(l)
 	n.hub.publish(Signal{Leadership: true})
 	n.log.Info("leading", zap.Uint64("term", l.term), zap.Int64("now_ms", l.base))
@@ -150,6 +151,7 @@ func (n *Node) duties(ctx context.Context, l *leadership) {
 			return
 		case <-t.C:
 		}
+		n.promote(ctx)
 		due := n.due()
 		var ops []*raftlogv1.Op
 		if due <= l.now() {
@@ -220,7 +222,7 @@ func (n *Node) notServing() error {
 	if id == "" || string(id) == n.cfg.ID {
 		return ErrNoLeader
 	}
-	p, _ := n.cfg.peer(string(id))
+	p, _ := n.peer(string(id))
 	return ErrNotLeader{LeaderID: p.ID, ClientAddress: p.ClientAddress, AdminAddress: p.AdminAddress}
 }
 
@@ -229,7 +231,7 @@ func (n *Node) leader() (id, clientAddr, adminAddr string, self bool) {
 	if lid == "" {
 		return "", "", "", false
 	}
-	p, _ := n.cfg.peer(string(lid))
+	p, _ := n.peer(string(lid))
 	return p.ID, p.ClientAddress, p.AdminAddress, p.ID == n.cfg.ID && n.serving.Load() != nil
 }
 

@@ -46,12 +46,41 @@ const (
 	// readsQueuedMax is how many calls of Linearizable may wait. Beyond it callers get ErrBusy.
 	readsQueuedMax = 4096
 
+	// nodesMax is how many nodes a cluster may have. Further ones are not written down.
+	nodesMax = 64
+	// nodesRemovedMax is how many removed nodes are remembered, to be told so.
+	nodesRemovedMax = 64
+	// nodeNameMax is the longest name of a node in bytes. A longer one is not written down.
+	nodeNameMax = 128
+	// greetingBytesMax bounds what a node says of itself.
+	greetingBytesMax = 4096
+	// probeTimeout bounds asking a node who it is.
+	probeTimeout = 2 * time.Second
+	// bootstrapEvery is how often a new node asks the others whether there is a cluster.
+	bootstrapEvery = 200 * time.Millisecond
+	// membershipEvery is how often a node looks whether it is still in the cluster.
+	membershipEvery = time.Second
+	// silentAfter is how long a node that is well may take to answer the leader, which asks several times a second.
+	silentAfter = 2 * time.Second
+	// promoteLagMax is how many entries a new node may be behind when it begins to vote.
+	promoteLagMax = 64
+
 	// dialTimeout bounds connecting to a peer, name resolution and TLS handshake included.
 	dialTimeout = 3 * time.Second
 	// peerIOTimeout bounds one read or write on a peer connection.
 	peerIOTimeout = 5 * time.Second
 	// peerConnsMax is how many idle connections to a peer are kept.
 	peerConnsMax = 3
+
+	// restoreChunkBytes is how much of a backup goes into one entry.
+	restoreChunkBytes = 192 << 10
+	// restoreBytesMax bounds a compressed backup, which is held in memory until it is whole. A larger one is refused.
+	restoreBytesMax = 512 << 20
+	// restoreSkips is how far names go on after a restore: further than any cluster could have come since the backup.
+	restoreSkips = 1 << 36
+
+	// entryFormat is what this version knows of entries. One that asks for more halts the node.
+	entryFormat = 0
 
 	// sealedNameMax is the longest name of a sealed credential in bytes. A longer one is refused: it is a key in the
 	// state file, where it must fit.
@@ -63,6 +92,16 @@ const (
 	flushEvery = 10 * time.Second
 	// snapshotEntries is how many entries make a snapshot due. Entries are batches: this many are seconds of replay.
 	snapshotEntries = 16384
+	// logBytesMax is how much may be written to the log before a snapshot is due, however few entries that is.
+	logBytesMax = 256 << 20
+	// trailingBytesMax is how much stays in the log behind a snapshot, about.
+	trailingBytesMax = 128 << 20
+	// trailingEntriesMin stay in any case.
+	trailingEntriesMin = 64
+	// entryOverhead is what an entry takes beside its data, about.
+	entryOverhead = 64
+	// diskEvery is how often that is looked at.
+	diskEvery = 5 * time.Second
 	// snapshotEvery is how often that is looked at (Raft waits up to twice as long).
 	snapshotEvery = 30 * time.Second
 	// trailingEntries is how many entries stay in the log behind a snapshot, so that a follower that was away for

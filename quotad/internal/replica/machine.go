@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,11 +19,18 @@ type Machine struct {
 	Registry *registry.Registry
 	Rollup   *rollup.Rollup
 
+	cfg       ledger.Config
 	clusterID string
-	epoch     uint64
+	group     string                            // see GroupID; empty while it is the cluster's
+	base      uint64                            // added to the index of an entry wherever it names something
 	sealed    map[string]*raftlogv1.SealedState // replaced whole, never changed
+	nodes     map[string]*raftlogv1.NodeState   // likewise
 
 	touchedSeals  map[string]bool
+	touchedNodes  map[string]bool
+	touchedPieces map[uint32]bool
+	staging       staging
+	replaced      map[string][]byte // after a restore: the records it brought, until they are collected
 	configChanged bool
 }
 
@@ -34,25 +42,34 @@ type Result struct {
 	Change        registry.Result     // change
 	Credit        ledger.CreditResult // credit
 	UsageSeq      uint64              // usage_batch: last event counted of the source
+	Restore       RestoreOutcome      // restore_chunk, restore_commit
 	SealedVersion uint64              // seal: version of the credential now; 0: the name is refused
 }
 
 // newMachine returns the state of a cluster that is not made yet.
 func newMachine(cfg ledger.Config) *Machine {
 	return &Machine{
+		cfg:          cfg,
 		Ledger:       ledger.New(cfg),
 		Registry:     registry.New(),
 		Rollup:       rollup.New(),
 		sealed:       map[string]*raftlogv1.SealedState{},
+		nodes:        map[string]*raftlogv1.NodeState{},
 		touchedSeals: map[string]bool{},
+		touchedNodes: map[string]bool{},
+
+		touchedPieces: map[uint32]bool{},
 	}
 }
 
 // ClusterID names the cluster; empty until it is made.
 func (m *Machine) ClusterID() string { return m.clusterID }
 
+// GroupID names the raft group, which no restore changes: directories and peers belong to it.
+func (m *Machine) GroupID() string { return cmp.Or(m.group, m.clusterID) }
+
 // Epoch is raised by each restore from a backup.
-func (m *Machine) Epoch() uint64 { return m.epoch }
+func (m *Machine) Epoch() uint64 { return m.Ledger.Restored().Epoch }
 
 // ConfigVersion is the version of the configuration.
 func (m *Machine) ConfigVersion() uint64 { return m.Registry.Version() }
@@ -73,6 +90,7 @@ func (m *Machine) SealedNames() []string { return slices.Sorted(maps.Keys(m.seal
 
 // Apply applies an entry and returns one result for each of its operations, each of which is known. It is total.
 func (m *Machine) Apply(index uint64, e *raftlogv1.Entry) []Result {
+	m.Ledger.Enter(m.base + index)
 	m.Ledger.Advance(e.GetStampMs())
 	m.Rollup.Advance(m.Ledger.Now())
 	results := make([]Result, len(e.GetOps()))
@@ -90,14 +108,18 @@ func (m *Machine) applyOp(index uint64, op *raftlogv1.Op) (r Result) {
 	case *raftlogv1.Op_FileFinal:
 		r.FileFinalDone = m.Ledger.FileFinal(fileFinalOf(o.FileFinal))
 	case *raftlogv1.Op_Change:
-		r.Change = m.change(index, o.Change)
+		r.Change = m.change(m.base+index, o.Change)
 	case *raftlogv1.Op_OpenPeriods:
 		m.Ledger.OpenPeriods(periodsOf(o.OpenPeriods.GetPeriods()))
 	case *raftlogv1.Op_Credit:
 		c := o.Credit
 		r.Credit = m.Ledger.Credit(c.GetResource(), c.GetPeriod(), c.GetAmountNano(), c.GetId())
 	case *raftlogv1.Op_UsageBatch:
+		before, _ := m.Rollup.Source(o.UsageBatch.GetSource())
 		r.UsageSeq = m.Rollup.Apply(m.Ledger.Now(), batchOf(o.UsageBatch))
+		if r.UsageSeq > before.LastSeq && m.Ledger.Learning() {
+			m.learn(o.UsageBatch.GetRows())
+		}
 	case *raftlogv1.Op_Seal:
 		r.SealedVersion = m.seal(o.Seal)
 	case *raftlogv1.Op_Bootstrap:
@@ -108,6 +130,14 @@ func (m *Machine) applyOp(index uint64, op *raftlogv1.Op) (r Result) {
 		// The entry's stamp has moved the time.
 	case *raftlogv1.Op_Fence:
 		m.Ledger.Fence(o.Fence.GetIncarnation())
+	case *raftlogv1.Op_RestoreChunk:
+		r.Restore.Refusal = m.stage(o.RestoreChunk)
+	case *raftlogv1.Op_RestoreCommit:
+		r.Restore = m.commit(m.base+index, o.RestoreCommit)
+	case *raftlogv1.Op_SetNode:
+		m.setNode(index, o.SetNode)
+	case *raftlogv1.Op_RemoveNode:
+		m.removeNode(index, o.RemoveNode.GetId())
 	case *raftlogv1.Op_AlertTold:
 		m.Ledger.Told(o.AlertTold.GetResource(), o.AlertTold.GetPeriod(), o.AlertTold.GetPermille())
 	default:
@@ -124,8 +154,8 @@ func (m *Machine) change(index uint64, c *raftlogv1.Change) registry.Result {
 	if refusal != nil {
 		return registry.Result{Version: m.Registry.Version(), Refusal: refusal}
 	}
-	specs := next.Specs()
-	if err := m.Ledger.CheckDefine(index, specs); err != nil {
+	specs, fair := next.Specs(), next.Fairness()
+	if err := m.Ledger.CheckDefine(index, specs, fair); err != nil {
 		return registry.Result{Version: m.Registry.Version(), Refusal: &registry.Refusal{
 			Reason: registry.ReasonTooMany, Problems: []registry.Problem{{What: err.Error()}},
 		}}
@@ -138,7 +168,7 @@ func (m *Machine) change(index uint64, c *raftlogv1.Change) registry.Result {
 	m.configChanged = m.configChanged || result.Version != before
 	// Periods first, so that a budget in a zone that is new is open at once.
 	m.Ledger.OpenPeriods(periodsOf(c.GetPeriods()))
-	if err := m.Ledger.Define(index, specs); err != nil {
+	if err := m.Ledger.Define(index, specs, fair); err != nil {
 		panic(fmt.Sprintf("BUG: replica: resources refused after they were checked: %v", err))
 	}
 	return result

@@ -29,9 +29,12 @@ type Node struct {
 	hub   *hub
 	raft  *raft.Raft
 	gate  *gate
-	watch *stallWatch
-	batch *batcher
-	reads chan chan error
+	book  *book
+	// streams is nil when the configuration brought a transport of its own.
+	streams *streams
+	watch   *stallWatch
+	batch   *batcher
+	reads   chan chan error
 
 	// serving is the leadership in force; nil while this node does not lead or is not ready.
 	serving atomic.Pointer[leadership]
@@ -39,6 +42,9 @@ type Node struct {
 	stop    func()        // closes stopped, once
 	// futures counts goroutines that wait for raft. They end with raft, in Close.
 	futures sync.WaitGroup
+
+	removed     chan struct{} // closed when a peer says that this node was removed
+	removedOnce sync.Once
 }
 
 // WithDefaults fills in what is not set.
@@ -52,6 +58,7 @@ func (c Config) WithDefaults() Config {
 	fill(&c.ElectionTimeout, 350*time.Millisecond)
 	fill(&c.LeaderLeaseTimeout, 200*time.Millisecond)
 	fill(&c.FlushEvery, flushEvery/time.Duration(fault.Often()))
+	c.disk = c.disk.withDefaults()
 	if c.Listen == nil {
 		c.Listen = net.Listen
 	}
@@ -91,7 +98,7 @@ func (c Config) Validate() error {
 		}
 		ids[p.ID], addresses[p.RaftAddress] = true, true
 	}
-	if len(c.Peers) > 0 && !ids[c.ID] {
+	if len(c.Peers) > 0 && !ids[c.ID] && c.Bootstrap {
 		fault("%q is not among the peers", c.ID)
 	}
 	return errors.Join(errs...)
@@ -110,31 +117,22 @@ func (c Config) advertise(l net.Listener) string {
 	return l.Addr().String()
 }
 
-// peer finds a configured node.
-func (c Config) peer(id string) (Peer, bool) {
-	for _, p := range c.Peers {
-		if p.ID == id {
-			return p, true
-		}
-	}
-	return Peer{ID: id}, false
-}
-
 func open(cfg Config, log *zap.Logger) (_ *Node, err error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	st, err := store.Open(store.Config{Dir: cfg.DataDir, NodeID: cfg.ID, FlushEvery: cfg.FlushEvery}, log)
+	st, err := store.Open(store.Config{Dir: cfg.DataDir, NodeID: cfg.ID, Build: cfg.Build, CompactBytes: cfg.disk.compact, FlushEvery: cfg.FlushEvery}, log)
 	if err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
 	n := &Node{
 		cfg: cfg, log: log, store: st, hub: newHub(), watch: newStallWatch(), batch: newBatcher(),
-		reads: make(chan chan error, readsQueuedMax), stopped: make(chan struct{}),
+		reads: make(chan chan error, readsQueuedMax), stopped: make(chan struct{}), removed: make(chan struct{}),
 	}
 	n.stop = sync.OnceFunc(func() { close(n.stopped) })
 	n.fsm = newFSM(cfg, st, n.hub, log)
+	n.fsm.restored = func() { n.watch.blank.Store(false) }
 	if err := n.start(); err != nil {
 		if n.gate != nil {
 			err = errors.Join(err, n.gate.Close())
@@ -147,10 +145,10 @@ func open(cfg Config, log *zap.Logger) (_ *Node, err error) {
 // start loads the state and starts raft.
 func (n *Node) start() error {
 	if err := n.fsm.load(); err != nil {
-		return fmt.Errorf("load state: %w", err)
+		return fmt.Errorf("%s: load state.db: %w", n.cfg.DataDir, err)
 	}
 	var cluster string
-	n.fsm.view(func(m *Machine) { cluster = m.ClusterID() })
+	n.fsm.view(func(m *Machine) { cluster = m.GroupID() })
 	if cluster != "" {
 		if err := n.store.SetClusterID(cluster); err != nil {
 			return err
@@ -160,15 +158,26 @@ func (n *Node) start() error {
 	if err != nil {
 		return err
 	}
+	known, err := raft.HasExistingState(n.store.Log(), n.store.Stable(), n.store.Snapshots())
+	if err != nil {
+		return fmt.Errorf("look for existing state: %w", err)
+	}
+	n.watch.blank.Store(!known)
+	n.book = newBook(n.cfg.Peers, n.logged)
 	transport := n.cfg.Transport
 	if transport == nil {
-		if transport, err = newTransport(n.cfg, n.log); err != nil {
+		n.streams = &streams{
+			dial: n.cfg.Dial, tls: n.cfg.TLS, book: n.book, self: n.greeting, refused: n.refusedBy,
+			removed: func(id string) (is bool) { n.fsm.view(func(m *Machine) { is = m.Removed(id) }); return is },
+		}
+		if transport, err = newTransport(n.cfg, n.streams, n.log); err != nil {
 			return err
 		}
 	}
-	n.gate = newGate(transport, n.watch)
-	if len(n.cfg.Peers) == 0 {
+	n.gate = newGate(transport, n.watch, n.cfg.ID)
+	if len(n.cfg.Peers) == 0 && n.cfg.Bootstrap {
 		n.cfg.Peers = []Peer{{ID: n.cfg.ID, RaftAddress: string(transport.LocalAddr())}}
+		n.book.configured[n.cfg.ID] = n.cfg.Peers[0]
 	}
 	logs := n.store.Log()
 	if n.cfg.wrapLog != nil {
@@ -183,6 +192,24 @@ func (n *Node) start() error {
 		return fmt.Errorf("start raft with the snapshots in %s: %w", filepath.Join(n.store.Dir(), "snapshots"), err)
 	}
 	return nil
+}
+
+// logged tells where a node is by the log.
+func (n *Node) logged(id string) (p Peer, ok bool) {
+	n.fsm.view(func(m *Machine) { p, ok = m.Node(id) })
+	return p, ok
+}
+
+// greeting is what this node says of itself to peers.
+func (n *Node) greeting() greeting { return greeting{ID: n.cfg.ID, Group: n.store.ClusterID()} }
+
+// refusedBy hears that a peer wants nothing to do with this node.
+func (n *Node) refusedBy(peer string, err error) {
+	if errors.Is(err, ErrRemoved) {
+		n.wasRemoved()
+		return
+	}
+	n.log.Error("a peer refuses this node", zap.String("peer", peer), zap.Error(err))
 }
 
 func (n *Node) raftConfig(restore bool) *raft.Config {
@@ -207,6 +234,8 @@ func (n *Node) run(ctx context.Context) error {
 	g.Go(func() error { n.runReads(ctx); return nil })
 	g.Go(func() error { return n.runLeadership(ctx) })
 	g.Go(func() error { return n.bootstrap(ctx) })
+	g.Go(func() error { return n.runMembership(ctx) })
+	g.Go(func() error { return n.runDisk(ctx) })
 	g.Go(func() error { return n.runHalt(ctx) })
 	err := g.Wait()
 	n.serving.Store(nil)
@@ -226,7 +255,7 @@ func (n *Node) runHalt(ctx context.Context) error {
 			return n.fsm.halted
 		case <-n.fsm.clusterCh:
 			var cluster string
-			n.fsm.view(func(m *Machine) { cluster = m.ClusterID() })
+			n.fsm.view(func(m *Machine) { cluster = m.GroupID() })
 			switch err := n.store.SetClusterID(cluster); {
 			case errors.Is(err, store.ErrOtherCluster):
 				return fmt.Errorf("replica: %w", err)
@@ -239,30 +268,18 @@ func (n *Node) runHalt(ctx context.Context) error {
 }
 
 // bootstrap forms the cluster when this is the first start of all its nodes. A node that lost its disk looks the same
-// to itself, and must not: it forgot how it voted. So it first listens for a leader for a while.
+// to itself, and must not: it forgot how it voted. So every other node must have said that it has no cluster either. A
+// node that has a cluster makes sure that it is the others' too.
 func (n *Node) bootstrap(ctx context.Context) error {
+	if !n.watch.blank.Load() {
+		return n.sameCluster(ctx)
+	}
 	if !n.cfg.Bootstrap {
+		n.log.Info("waiting to be added to a cluster", zap.String("how", "quotad member add "+n.cfg.ID+"=HOST"))
 		return nil
 	}
-	known, err := raft.HasExistingState(n.store.Log(), n.store.Stable(), n.store.Snapshots())
-	if err != nil {
-		return fmt.Errorf("replica: look for existing state: %w", err)
-	}
-	if known {
+	if len(n.cfg.Peers) > 1 && n.streams != nil && !n.allNew(ctx) {
 		return nil
-	}
-	if len(n.cfg.Peers) > 1 {
-		wait := time.NewTimer(2 * n.cfg.ElectionTimeout)
-		defer wait.Stop()
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-wait.C:
-		}
-		if leader, _ := n.raft.LeaderWithID(); leader != "" || n.raft.LastIndex() > 0 {
-			n.log.Info("found the cluster, not making one", zap.String("leader", string(leader)))
-			return nil
-		}
 	}
 	var c raft.Configuration
 	for _, p := range n.cfg.Peers {
@@ -274,9 +291,68 @@ func (n *Node) bootstrap(ctx context.Context) error {
 	return nil
 }
 
+// allNew waits until every node has said that it has no cluster. It is false when there is one, or ctx ended.
+func (n *Node) allNew(ctx context.Context) bool {
+	again := time.NewTicker(bootstrapEvery)
+	defer again.Stop()
+	said := ""
+	for {
+		missing := ""
+		for _, a := range n.ask(ctx) {
+			if a.Group != "" {
+				n.log.Info("found the cluster, not making one", zap.String("cluster", a.Group), zap.String("peer", a.peer.ID))
+				return false
+			}
+			if a.err != nil {
+				missing = a.peer.ID
+			}
+		}
+		switch {
+		case n.raft.LastIndex() > 0 || ctx.Err() != nil:
+			return false
+		case missing == "":
+			return true
+		case missing != said:
+			said = missing
+			n.log.Info("the cluster is made once every node has answered", zap.String("missing", missing))
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-again.C:
+		}
+	}
+}
+
+// sameCluster is an error when most of the others say that they are of another cluster: then it is this node that is in
+// the wrong place, or has the wrong directory.
+func (n *Node) sameCluster(ctx context.Context) error {
+	own := n.store.ClusterID()
+	if n.streams == nil || own == "" {
+		return nil
+	}
+	same, foreign := 1, 0
+	var where answer
+	for _, a := range n.ask(ctx) {
+		switch a.Group {
+		case "":
+		case own:
+			same++
+		default:
+			foreign++
+			where = a
+		}
+	}
+	if foreign <= same {
+		return nil
+	}
+	return fmt.Errorf("%w: %s at %s and %d more are of cluster %s, the directory %s is of cluster %s",
+		ErrOtherCluster, where.peer.ID, where.peer.RaftAddress, foreign-1, where.Group, n.cfg.DataDir, own)
+}
+
 func (n *Node) close() error {
 	n.stop()
-	if n.raft.State() == raft.Leader && len(n.cfg.Peers) > 1 {
+	if n.raft.State() == raft.Leader && voters(n.servers()) > 1 {
 		// A failed transfer costs the others an election timeout, and nothing else.
 		if err := n.await(2*n.cfg.ElectionTimeout, func() error { return n.raft.LeadershipTransfer().Error() }); err != nil {
 			n.log.Warn("leadership was not handed over", zap.Error(err))

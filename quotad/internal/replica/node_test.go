@@ -311,7 +311,7 @@ func TestCallerThatStopsWaiting(t *testing.T) {
 }
 
 func TestConfigFaultsAreReportedTogether(t *testing.T) {
-	err := Config{Peers: []Peer{{ID: "b", RaftAddress: "x:1"}, {ID: "b"}}, LeaderLeaseTimeout: time.Minute}.WithDefaults().Validate()
+	err := Config{Peers: []Peer{{ID: "b", RaftAddress: "x:1"}, {ID: "b"}}, LeaderLeaseTimeout: time.Minute, Bootstrap: true}.WithDefaults().Validate()
 	for _, want := range []string{"id is not set", "data directory", "listen", "timeouts", "twice", "not among the peers"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Validate: %v does not tell of %q", err, want)

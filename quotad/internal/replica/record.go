@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -26,6 +27,8 @@ import (
 //	o/<kind>/<id>                       ObjectState
 //	h/<version>                         HistoryState
 //	s/<name>                            SealedState
+//	n/<name>                            NodeState
+//	x/<number>                          RestoreChunkState
 //	u/r/<hour>/<names, escaped>         UsageRow; of an old day, under its first hour
 //	u/s/<source>                        UsageSourceState
 const metaKey = "meta"
@@ -51,6 +54,10 @@ func usageKey(n rollup.Names) string {
 }
 
 func sourceKey(source string) string { return "u/s/" + source }
+
+func nodeKey(id string) string { return "n/" + id }
+
+func pieceKey(number uint32) string { return fmt.Sprintf("x/%08x", number) }
 
 func sealedKey(name string) string { return "s/" + name }
 
@@ -119,23 +126,60 @@ func (m *Machine) collect() ([]store.Record, Signal) {
 	for name := range m.touchedSeals {
 		put(sealedKey(name), true, func() proto.Message { return m.sealed[name] })
 	}
+	for id := range m.touchedNodes {
+		s, ok := m.nodes[id]
+		put(nodeKey(id), ok, func() proto.Message { return s })
+	}
+	for number := range m.touchedPieces {
+		there := int(number) < len(m.staging.pieces)
+		put(pieceKey(number), there, func() proto.Message {
+			return &raftlogv1.RestoreChunkState{Id: m.staging.id, Number: number, Data: m.staging.pieces[number]}
+		})
+	}
+	clear(m.touchedPieces)
 	return records, m.signal()
 }
 
+// collectTo hands what changed to the state file.
+func (m *Machine) collectTo(applied uint64, to *store.State) Signal {
+	replaced := m.replaced
+	m.replaced = nil
+	records, signal := m.collect()
+	if replaced == nil {
+		to.Append(applied, records)
+		return signal
+	}
+	for _, r := range records {
+		replaced[r.Key] = r.Value // nil deletes what is not there any more
+	}
+	whole := make([]store.Record, 0, len(replaced))
+	for k, v := range replaced {
+		if v != nil {
+			whole = append(whole, store.Record{Key: k, Value: v})
+		}
+	}
+	to.Replace(applied, whole)
+	return signal
+}
+
 func (m *Machine) meta() *raftlogv1.MetaState {
+	fair, restored := m.Ledger.Fairness(), m.Ledger.Restored()
 	return &raftlogv1.MetaState{
-		ClusterId: m.clusterID, NowMs: m.Ledger.Now(), Epoch: m.epoch, ConfigVersion: m.Registry.Version(),
-		Periods: periodsTo(m.Ledger.Periods()),
+		ClusterId: m.clusterID, NowMs: m.Ledger.Now(), Epoch: restored.Epoch, ConfigVersion: m.Registry.Version(),
+		Periods: periodsTo(m.Ledger.Periods()), Weights: weightsTo(fair.Weights), Reserves: reservesTo(fair.Reserves),
+		GroupId: m.group, IndexBase: m.base, HoldUntilMs: restored.HoldUntilMS, LearnUntilMs: restored.LearnUntilMS,
 	}
 }
 
 // signal returns what to tell the watchers, and forgets it.
 func (m *Machine) signal() Signal {
-	s := Signal{Credentials: len(m.touchedSeals) > 0}
+	// Where the leader is is part of what is told of it.
+	s := Signal{Credentials: len(m.touchedSeals) > 0, Leadership: len(m.touchedNodes) > 0}
 	if m.configChanged {
 		s.ConfigVersion = m.Registry.Version()
 	}
 	clear(m.touchedSeals)
+	clear(m.touchedNodes)
 	m.configChanged = false
 	for _, e := range m.Ledger.Events() {
 		switch e.Kind {
@@ -159,6 +203,8 @@ type loader struct {
 	objects   []registry.Object
 	history   []registry.HistoryEntry
 	sealed    map[string]*raftlogv1.SealedState
+	nodes     map[string]*raftlogv1.NodeState
+	pieces    []*raftlogv1.RestoreChunkState
 	rows      []rollup.Row
 	sources   []rollup.Source
 }
@@ -166,19 +212,42 @@ type loader struct {
 // loadMachine makes a machine of records. Errors: errBadRecord, or load's own. A kind of record that is not known is
 // an error of its own: it is not damage, but the work of a newer version.
 func loadMachine(cfg ledger.Config, load func(each func(key string, value []byte) error) error) (*Machine, error) {
-	l := &loader{sealed: map[string]*raftlogv1.SealedState{}}
+	l := newLoader()
 	if err := load(l.add); err != nil {
 		return nil, err
 	}
+	return l.machine(cfg)
+}
+
+func newLoader() *loader {
+	return &loader{sealed: map[string]*raftlogv1.SealedState{}, nodes: map[string]*raftlogv1.NodeState{}}
+}
+
+// machine puts the records together.
+func (l *loader) machine(cfg ledger.Config) (*Machine, error) {
 	m := newMachine(cfg)
-	m.clusterID, m.epoch, m.sealed = l.meta.GetClusterId(), l.meta.GetEpoch(), l.sealed
-	err := m.Ledger.Load(l.meta.GetNowMs(), periodsOf(l.meta.GetPeriods()), l.resources, l.counters, l.members)
+	m.clusterID, m.group, m.base = l.meta.GetClusterId(), l.meta.GetGroupId(), l.meta.GetIndexBase()
+	m.sealed, m.nodes = l.sealed, l.nodes
+	slices.SortFunc(l.pieces, func(a, b *raftlogv1.RestoreChunkState) int { return cmp.Compare(a.GetNumber(), b.GetNumber()) })
+	for i, p := range l.pieces {
+		if int(p.GetNumber()) != i || p.GetId() != l.pieces[0].GetId() {
+			return nil, fmt.Errorf("%w: piece %d of restore %q", errBadRecord, p.GetNumber(), p.GetId())
+		}
+		m.staging.id = p.GetId()
+		m.staging.pieces = append(m.staging.pieces, p.GetData())
+		m.staging.bytes += len(p.GetData())
+	}
+	err := m.Ledger.Load(l.meta.GetNowMs(), periodsOf(l.meta.GetPeriods()), fairnessOf(&l.meta), l.resources, l.counters,
+		l.members)
 	if err == nil {
 		err = m.Registry.Load(l.meta.GetConfigVersion(), l.objects, l.history)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errBadRecord, err)
 	}
+	m.Ledger.Resume(ledger.Restored{
+		Epoch: l.meta.GetEpoch(), HoldUntilMS: l.meta.GetHoldUntilMs(), LearnUntilMS: l.meta.GetLearnUntilMs(),
+	})
 	m.Rollup.Load(l.rows, l.sources)
 	m.Rollup.Advance(m.Ledger.Now())
 	return m, nil
@@ -208,6 +277,20 @@ func (l *loader) add(key string, value []byte) error {
 		}
 		l.sealed[s.GetName()] = s
 		return nil
+	case "n":
+		s := &raftlogv1.NodeState{}
+		if err := decode(key, value, s); err != nil {
+			return err
+		}
+		l.nodes[s.GetId()] = s
+		return nil
+	case "x":
+		s := &raftlogv1.RestoreChunkState{}
+		if err := decode(key, value, s); err != nil {
+			return err
+		}
+		l.pieces = append(l.pieces, s)
+		return nil
 	case "u":
 		if strings.HasPrefix(key, sourceKey("")) {
 			return collectInto(&l.sources, key, value, &raftlogv1.UsageSourceState{}, func(s *raftlogv1.UsageSourceState) rollup.Source {
@@ -216,7 +299,7 @@ func (l *loader) add(key string, value []byte) error {
 		}
 		return collectInto(&l.rows, key, value, &raftlogv1.UsageRow{}, usageOf)
 	default:
-		return fmt.Errorf("replica: record %q is of an unknown kind: it was written by a newer version", key)
+		return fmt.Errorf("replica: record %q is of an unknown kind: %w", key, store.ErrNewerFormat)
 	}
 }
 

@@ -26,18 +26,17 @@ func (n *Node) status() Status {
 // members lists the cluster's nodes, as raft has them; before it has any, as they are configured.
 func (n *Node) members(s Status) []MemberStatus {
 	var out []MemberStatus
-	for _, p := range n.cfg.Peers {
-		out = append(out, MemberStatus{Peer: p})
+	for _, srv := range n.servers() {
+		m := MemberStatus{Voter: srv.Suffrage == raft.Voter}
+		var ok bool
+		if m.Peer, ok = n.peer(string(srv.ID)); !ok {
+			m.RaftAddress = string(srv.Address)
+		}
+		out = append(out, m)
 	}
-	future := n.raft.GetConfiguration()
-	if err := future.Error(); err == nil {
-		for _, srv := range future.Configuration().Servers {
-			i := slices.IndexFunc(out, func(m MemberStatus) bool { return m.ID == string(srv.ID) })
-			if i < 0 {
-				out = append(out, MemberStatus{Peer: Peer{ID: string(srv.ID), RaftAddress: string(srv.Address)}})
-				i = len(out) - 1
-			}
-			out[i].Voter = srv.Suffrage == raft.Voter
+	if out == nil {
+		for _, p := range n.cfg.Peers {
+			out = append(out, MemberStatus{Peer: p})
 		}
 	}
 	for i := range out {

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -13,8 +14,6 @@ import (
 	"net/url"
 	"testing"
 	"time"
-
-	"github.com/hashicorp/raft"
 
 	"github.com/sluice-gateway/sluice/bench/memnet"
 )
@@ -71,7 +70,8 @@ func TestThreeNodesOverTLS(t *testing.T) {
 		ca := newAuthority(t)
 		cfgs, _ := three(t)
 		for i := range cfgs {
-			cfgs[i].TLS = ca.config(t, "spiffe://example.org/quotad/"+cfgs[i].ID)
+			own := ca.config(t, "spiffe://example.org/quotad/"+cfgs[i].ID)
+			cfgs[i].TLS = func() *tls.Config { return own }
 		}
 		nodes := startAll(t, cfgs)
 		leader, others := leaderOf(t, nodes...)
@@ -88,11 +88,18 @@ func TestOnlyNodesAreTalkedTo(t *testing.T) {
 		name     string
 		dialler  *tls.Config
 		alpn     string
+		says, to string // b and a, unless
+		group    string
 		accepted bool
 	}{
 		{name: "a node", dialler: ca.config(t, "spiffe://example.org/quotad/b"), alpn: alpnRaft, accepted: true},
 		{name: "a sidecar", dialler: ca.config(t, "spiffe://example.org/sidecar/b"), alpn: alpnRaft},
-		{name: "an unknown node", dialler: ca.config(t, "spiffe://example.org/quotad/z"), alpn: alpnRaft},
+		{name: "an unknown node without a cluster", dialler: ca.config(t, "spiffe://example.org/quotad/z"), alpn: alpnRaft, says: "z"},
+		{name: "a new node of the cluster", dialler: ca.config(t, "spiffe://example.org/quotad/z"), alpn: alpnRaft, says: "z", group: "g", accepted: true},
+		{name: "a node that calls itself another", dialler: ca.config(t, "spiffe://example.org/quotad/z"), alpn: alpnRaft, group: "g"},
+		{name: "a node of another cluster", dialler: ca.config(t, "spiffe://example.org/quotad/b"), alpn: alpnRaft, group: "h"},
+		{name: "a node that was removed", dialler: ca.config(t, "spiffe://example.org/quotad/r"), alpn: alpnRaft, says: "r", group: "g"},
+		{name: "a node that looks for another", dialler: ca.config(t, "spiffe://example.org/quotad/b"), alpn: alpnRaft, to: "c"},
 		{name: "a name within a name", dialler: ca.config(t, "spiffe://example.org/x/quotad/b"), alpn: alpnRaft},
 		{name: "another authority", dialler: foreign.config(t, "spiffe://example.org/quotad/b"), alpn: alpnRaft},
 		{name: "another protocol", dialler: ca.config(t, "spiffe://example.org/quotad/b"), alpn: "h2"},
@@ -119,7 +126,10 @@ func TestOnlyNodesAreTalkedTo(t *testing.T) {
 				must(t, err)
 				c := tls.Client(raw, cfg)
 				if c.Handshake() == nil {
-					_, _ = c.Write([]byte{1}) // fails or not: the other side decides
+					// It fails or not: the other side decides.
+					_ = writeGreeting(c, greeting{ID: cmp.Or(tt.says, "b"), To: cmp.Or(tt.to, "a"), Group: tt.group})
+					_, _ = readGreeting(c)
+					_, _ = c.Write([]byte{1})
 				}
 				c.Close()
 				if err := <-read; (err == nil) != tt.accepted {
@@ -138,10 +148,14 @@ func listenTLS(t *testing.T, net *memnet.Net, ca *authority, uri, id string) (*s
 	must(t, err)
 	t.Cleanup(func() { l.Close() })
 	cfg := ca.config(t, uri)
-	cfg.NextProtos = []string{alpnRaft}
-	cfg.MinVersion = tls.VersionTLS13
-	cfg.ClientAuth = tls.RequireAndVerifyClientCert
-	return &streams{Listener: l, dial: host.Dial, tls: cfg, ids: map[string]string{l.Addr().String(): id, "127.0.0.1:1": "b"}}, l.Addr().String()
+	nobody := func(string) (Peer, bool) { return Peer{}, false }
+	return &streams{
+		Listener: l, dial: host.Dial, tls: func() *tls.Config { return cfg },
+		book:    newBook([]Peer{{ID: id, RaftAddress: l.Addr().String()}, {ID: "b", RaftAddress: "127.0.0.1:1"}}, nobody),
+		self:    func() greeting { return greeting{ID: id, Group: "g"} },
+		removed: func(id string) bool { return id == "r" },
+		refused: func(string, error) {},
+	}, l.Addr().String()
 }
 
 func TestDialChecksWhoAnswers(t *testing.T) {
@@ -159,16 +173,16 @@ func TestDialChecksWhoAnswers(t *testing.T) {
 				net := memnet.New(0)
 				answering, addr := listenTLS(t, net, ca, tt.uri, "a")
 				dialling, _ := listenTLS(t, net, ca, "spiffe://example.org/quotad/b", "b")
-				dialling.ids[addr] = "a"
+				dialling.book.configured["a"] = Peer{ID: "a", RaftAddress: addr}
 				done := make(chan struct{})
 				go func() {
 					defer close(done)
 					if c, err := answering.Accept(); err == nil {
-						_, _ = c.Read(make([]byte, 1)) // makes the handshake
+						_, _ = c.Read(make([]byte, 1)) // makes handshake and greeting
 						c.Close()
 					}
 				}()
-				c, err := dialling.Dial(raft.ServerAddress(addr), time.Minute)
+				c, err := dialling.Dial("a", time.Minute)
 				if !errors.Is(err, tt.want) {
 					t.Fatalf("Dial: got %v, want %v", err, tt.want)
 				}

@@ -19,41 +19,19 @@ import (
 const alpnRaft = "quotad-raft/1"
 
 // newTransport listens for peers. Raft closes it.
-func newTransport(cfg Config, log *zap.Logger) (raft.Transport, error) {
+func newTransport(cfg Config, s *streams, log *zap.Logger) (raft.Transport, error) {
 	l, err := cfg.Listen("tcp", cfg.RaftListen)
 	if err != nil {
 		return nil, fmt.Errorf("listen for peers: %w", err)
 	}
-	s := &streams{Listener: l, dial: cfg.Dial, advertise: peerAddr(cfg.advertise(l)), ids: map[string]string{}}
-	if cfg.TLS != nil {
-		s.tls = cfg.TLS.Clone()
-		s.tls.NextProtos = []string{alpnRaft}
-		s.tls.MinVersion = tls.VersionTLS13
-		s.tls.ClientAuth = tls.RequireAndVerifyClientCert
-	}
-	addresses := addressBook{}
-	for _, p := range cfg.Peers {
-		addresses[raft.ServerID(p.ID)] = raft.ServerAddress(p.RaftAddress)
-		s.ids[p.RaftAddress] = p.ID
-	}
+	s.Listener, s.advertise = l, peerAddr(cfg.advertise(l))
 	return raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-		ServerAddressProvider: addresses,
+		ServerAddressProvider: s.book,
 		Stream:                s,
 		MaxPool:               peerConnsMax,
 		Timeout:               peerIOTimeout,
 		Logger:                store.HCLog(log, "raft-net"),
 	}), nil
-}
-
-// addressBook finds a peer by its id, so that an address that changed in the configuration counts at once, whatever
-// raft has stored.
-type addressBook map[raft.ServerID]raft.ServerAddress
-
-func (b addressBook) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
-	if a, ok := b[id]; ok {
-		return a, nil
-	}
-	return "", fmt.Errorf("replica: node %q is not configured", id)
 }
 
 // peerAddr is a host:port that is resolved only when it is dialled.
@@ -67,58 +45,112 @@ type streams struct {
 	net.Listener
 	dial      func(ctx context.Context, network, address string) (net.Conn, error)
 	advertise peerAddr
-	tls       *tls.Config
-	ids       map[string]string // node by address
+	tls       func() *tls.Config // the certificates of the moment
+	book      *book
+	self      func() greeting      // what this node says of itself
+	removed   func(id string) bool // whom it takes for removed
+	// refused is told when a peer refuses this node.
+	refused func(peer string, err error)
 }
 
 // Addr returns what peers know this node by, not what it listens on.
 func (s *streams) Addr() net.Addr { return s.advertise }
 
-// Dial connects to a peer and, over TLS, makes sure that it is the one that is configured at that address.
-func (s *streams) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+// config is the configuration of both directions.
+func (s *streams) config() *tls.Config {
+	c := s.tls().Clone()
+	c.NextProtos, c.MinVersion, c.ClientAuth = []string{alpnRaft}, tls.VersionTLS13, tls.RequireAndVerifyClientCert
+	return c
+}
+
+// Dial connects to a node, whose name is its address here, wherever it is now.
+func (s *streams) Dial(node raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	id := string(node)
 	ctx, cancel := context.WithTimeout(context.Background(), min(timeout, dialTimeout))
 	defer cancel()
-	if s.tls == nil {
-		return s.dial(ctx, "tcp", string(address))
+	var errs []error
+	for _, address := range s.book.addresses(id) {
+		c, _, err := s.meet(ctx, id, address)
+		if err == nil {
+			s.book.answered(id, address)
+			return c, nil
+		}
+		errs = append(errs, fmt.Errorf("%s: %w", address, err))
 	}
-	id, ok := s.ids[string(address)]
-	if !ok {
-		return nil, fmt.Errorf("replica: no node is configured at %s", address)
+	if errs == nil {
+		return nil, fmt.Errorf("replica: no address of node %s is known", id)
 	}
-	cfg := s.tls.Clone()
-	cfg.VerifyConnection = and(cfg.VerifyConnection, func(cs tls.ConnectionState) error { return checkPeer(cs, id) })
-	if cfg.ServerName == "" {
-		cfg.ServerName, _, _ = net.SplitHostPort(string(address))
+	return nil, errors.Join(errs...)
+}
+
+// meet connects to a node at an address and makes sure that it is the one, of the same cluster. A refusal comes with
+// the answer.
+func (s *streams) meet(ctx context.Context, id, address string) (net.Conn, greeting, error) {
+	c, err := s.dial(ctx, "tcp", address)
+	if err != nil {
+		return nil, greeting{}, err
 	}
-	raw, err := s.dial(ctx, "tcp", string(address))
+	answer, err := s.introduce(ctx, &c, id, address)
+	if err != nil {
+		_ = c.Close()
+		return nil, answer, err
+	}
+	return c, answer, nil
+}
+
+// introduce makes the handshake and the greeting. c becomes the connection over TLS.
+func (s *streams) introduce(ctx context.Context, c *net.Conn, id, address string) (answer greeting, err error) {
+	if s.tls != nil {
+		cfg := s.config()
+		cfg.VerifyConnection = and(cfg.VerifyConnection, func(cs tls.ConnectionState) error { return checkPeer(cs, id) })
+		if cfg.ServerName == "" {
+			cfg.ServerName, _, _ = net.SplitHostPort(address)
+		}
+		over := tls.Client(*c, cfg)
+		if err := over.HandshakeContext(ctx); err != nil {
+			return answer, err
+		}
+		*c = over
+	}
+	if until, ok := ctx.Deadline(); ok {
+		if err := (*c).SetDeadline(until); err != nil {
+			return answer, err
+		}
+		defer func() { err = errors.Join(err, (*c).SetDeadline(time.Time{})) }()
+	}
+	own := s.self()
+	own.To = id
+	if err := writeGreeting(*c, own); err != nil {
+		return answer, err
+	}
+	if answer, err = readGreeting(*c); err != nil {
+		return answer, err
+	}
+	switch {
+	case answer.Refusal != "":
+		err := refusals[answer.Refusal]
+		if err == nil {
+			err = fmt.Errorf("replica: refused: %.64q", answer.Refusal)
+		}
+		s.refused(id, err)
+		return answer, err
+	case answer.ID != id:
+		return answer, fmt.Errorf("%w: %.64q", errOtherNode, answer.ID)
+	case own.Group != "" && answer.Group != "" && own.Group != answer.Group:
+		s.refused(id, ErrOtherCluster)
+		return answer, ErrOtherCluster
+	}
+	return answer, nil
+}
+
+// Accept takes a connection. Handshake and greeting are left to its first reader, which is the connection's own
+// goroutine: a peer that is slow, or none, must not hold up the others.
+func (s *streams) Accept() (net.Conn, error) {
+	c, err := s.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	c := tls.Client(raw, cfg)
-	if err := c.HandshakeContext(ctx); err != nil {
-		_ = raw.Close()
-		return nil, err
-	}
-	return c, nil
-}
-
-// Accept takes a connection. The handshake is left to its first reader, which is the connection's own goroutine: a
-// peer that is slow, or none, must not hold up the others.
-func (s *streams) Accept() (net.Conn, error) {
-	c, err := s.Listener.Accept()
-	if err != nil || s.tls == nil {
-		return c, err
-	}
-	cfg := s.tls.Clone()
-	cfg.VerifyConnection = and(cfg.VerifyConnection, func(cs tls.ConnectionState) error {
-		for _, id := range s.ids {
-			if checkPeer(cs, id) == nil {
-				return nil
-			}
-		}
-		return errNotPeer
-	})
-	return &acceptedConn{Conn: tls.Server(c, cfg)}, nil
+	return &acceptedConn{Conn: c, streams: s}, nil
 }
 
 func and(a, b func(tls.ConnectionState) error) func(tls.ConnectionState) error {
@@ -127,9 +159,6 @@ func and(a, b func(tls.ConnectionState) error) func(tls.ConnectionState) error {
 	}
 	return func(cs tls.ConnectionState) error { return errors.Join(a(cs), b(cs)) }
 }
-
-// errNotPeer: the other side's certificate is valid and not a node's.
-var errNotPeer = errors.New("replica: certificate is not of a configured node")
 
 // checkPeer checks that the certificate is the node's: one of its URI names is spiffe://<trust domain>/quotad/<id>. Any
 // certificate of the same authority would do otherwise, and sidecars have such.
@@ -145,21 +174,52 @@ func checkPeer(cs tls.ConnectionState, id string) error {
 	return errNotPeer
 }
 
-// acceptedConn bounds the handshake.
+// acceptedConn finds out who is there before anything is read.
 type acceptedConn struct {
-	*tls.Conn
-	once sync.Once
-	err  error
+	net.Conn
+	streams *streams
+	once    sync.Once
+	err     error
 }
 
 func (c *acceptedConn) Read(b []byte) (int, error) {
-	c.once.Do(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
-		defer cancel()
-		c.err = c.HandshakeContext(ctx)
-	})
+	c.once.Do(func() { c.err = c.admit() })
 	if c.err != nil {
 		return 0, c.err
 	}
 	return c.Conn.Read(b)
+}
+
+func (c *acceptedConn) admit() error {
+	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
+	defer cancel()
+	var over *tls.Conn
+	if c.streams.tls != nil {
+		over = tls.Server(c.Conn, c.streams.config())
+		if err := over.HandshakeContext(ctx); err != nil {
+			return err
+		}
+		c.Conn = over
+	}
+	if err := c.SetDeadline(time.Now().Add(dialTimeout)); err != nil {
+		return err
+	}
+	from, err := readGreeting(c.Conn)
+	if err != nil {
+		return err
+	}
+	if over != nil {
+		if err := checkPeer(over.ConnectionState(), from.ID); err != nil {
+			return err
+		}
+	}
+	own := c.streams.self()
+	own.Refusal = c.streams.book.verdict(own, from, c.streams.removed)
+	if err := writeGreeting(c.Conn, own); err != nil {
+		return err
+	}
+	if own.Refusal != "" {
+		return fmt.Errorf("node %.64q is refused: %w", from.ID, refusals[own.Refusal])
+	}
+	return c.SetDeadline(time.Time{})
 }

@@ -58,6 +58,7 @@ type Server struct {
 	log    *zap.Logger
 
 	foreign atomic.Int64
+	reach   atomic.Pointer[reach]
 
 	mu       sync.Mutex
 	sessions map[*session]struct{}
@@ -152,7 +153,11 @@ func (s *Server) read(ctx context.Context, c *session, received <-chan *quotav1.
 	for {
 		select {
 		case <-ctx.Done():
-			switch cause := context.Cause(ctx); {
+			cause := context.Cause(ctx)
+			if err := ending(cause); err != nil {
+				return err
+			}
+			switch {
 			case errors.Is(cause, errRemoved):
 				return s.notLeader()
 			case errors.Is(cause, errSlow):
@@ -234,9 +239,10 @@ func (s *Server) check(ctx context.Context, h *quotav1.Hello) error {
 			return err
 		}
 	}
-	var cluster string
-	s.node.View(func(m *replica.Machine) { cluster = m.ClusterID() })
-	if h.GetClusterId() != "" && h.GetClusterId() != cluster {
+	var cluster, group string
+	s.node.View(func(m *replica.Machine) { cluster, group = m.ClusterID(), m.GroupID() })
+	// A cluster that took over another's state is also known by the id it had before.
+	if h.GetClusterId() != "" && h.GetClusterId() != cluster && h.GetClusterId() != group {
 		return status.Errorf(codes.PermissionDenied, "hello.cluster_id: the sidecar belongs to cluster %s, this is %s",
 			h.GetClusterId(), cluster)
 	}

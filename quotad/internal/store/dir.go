@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,7 +22,7 @@ var (
 	// ErrOtherCluster: the directory belongs to another cluster.
 	ErrOtherCluster = errors.New("data directory belongs to another cluster")
 	// ErrNewerFormat: the directory was written by a newer version.
-	ErrNewerFormat = errors.New("data directory has a newer format")
+	ErrNewerFormat = errors.New("it was written by a newer version of quotad")
 	// ErrIncomplete: log, snapshots and state file do not belong together: something was deleted by hand.
 	ErrIncomplete = errors.New("data directory is incomplete")
 )
@@ -69,13 +70,15 @@ type meta struct {
 	Format    int    `json:"format"`
 	NodeID    string `json:"node_id"`
 	ClusterID string `json:"cluster_id,omitempty"`
+	// WrittenBy is the version of quotad that had the directory last, for messages.
+	WrittenBy string `json:"written_by,omitempty"`
 }
 
 func metaPath(dir string) string { return filepath.Join(dir, "meta.json") }
 
 // openMeta reads the directory's meta file and checks it, or makes one for a new directory.
-func openMeta(dir, nodeID string) (meta, error) {
-	want := meta{Format: formatVersion, NodeID: nodeID}
+func openMeta(dir, nodeID, build string) (meta, error) {
+	want := meta{Format: formatVersion, NodeID: nodeID, WrittenBy: build}
 	b, err := os.ReadFile(metaPath(dir))
 	if errors.Is(err, os.ErrNotExist) {
 		// Without the meta file a directory with data in it is not new: whose it is cannot be told.
@@ -94,10 +97,15 @@ func openMeta(dir, nodeID string) (meta, error) {
 		return meta{}, fmt.Errorf("read %s: %w", metaPath(dir), err)
 	}
 	if m.Format > formatVersion {
-		return meta{}, fmt.Errorf("%s: format %d, this version knows %d: %w", dir, m.Format, formatVersion, ErrNewerFormat)
+		return meta{}, fmt.Errorf("%s: format %d, last had by quotad %s; this version, %s, knows %d: %w", metaPath(dir), m.Format,
+			cmp.Or(m.WrittenBy, "?"), cmp.Or(build, "?"), formatVersion, ErrNewerFormat)
 	}
 	if m.NodeID != nodeID {
 		return meta{}, fmt.Errorf("%s: of node %q, not %q: %w", dir, m.NodeID, nodeID, ErrOtherNode)
+	}
+	if build != "" && m.WrittenBy != build {
+		m.WrittenBy = build
+		return m, writeMeta(dir, m)
 	}
 	return m, nil
 }

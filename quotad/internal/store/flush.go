@@ -136,6 +136,14 @@ func (f *stateFile) write(g *generation) error {
 	}
 	slices.Sort(keys)
 	return f.db.Update(func(tx *bbolt.Tx) error {
+		if g.whole {
+			if err := tx.DeleteBucket(recordsBucket); err != nil {
+				return err
+			}
+			if _, err := tx.CreateBucket(recordsBucket); err != nil {
+				return err
+			}
+		}
 		b := tx.Bucket(recordsBucket)
 		for _, k := range keys {
 			if err := put(b, k, g.records[k]); err != nil {

@@ -8,8 +8,18 @@ const (
 	formatVersion = 1
 	// snapshotFormat is the format of the snapshot stream. A newer one is refused.
 	snapshotFormat = 1
+	// backupFormat is the format of backups. A newer one is refused.
+	backupFormat = 1
+	// viewRetryEvery is how soon the file is looked at again while a snapshot holds it up.
+	viewRetryEvery = 20 * time.Millisecond
 	// snapshotsKept is how many snapshots stay on disk, so that a damaged newest one is not the end.
 	snapshotsKept = 2
+
+	// compactBytesDefault is how large a file must be to be made smaller. bbolt never gives space back: a file stays as
+	// large as it ever was, which does no harm by itself.
+	compactBytesDefault = 64 << 20
+	// compactTxBytes bounds the transactions that write a smaller file.
+	compactTxBytes = 16 << 20
 
 	// flushEveryDefault is how often dirty records are written. The raft log covers the gap.
 	flushEveryDefault = 10 * time.Second

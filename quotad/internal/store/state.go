@@ -61,6 +61,7 @@ type State struct {
 // generation is the records that changed over a span of entries.
 type generation struct {
 	records map[string][]byte // nil: deleted
+	whole   bool              // they are all there are: whatever was before goes
 	applied uint64            // index of the last entry in it, 0 for none
 	since   time.Time         // of the first
 	snap    *Snapshot         // wants to read the file right after this generation
@@ -70,6 +71,9 @@ func newGeneration() *generation { return &generation{records: map[string][]byte
 
 // absorb puts a later generation on top of g.
 func (g *generation) absorb(later *generation) {
+	if later.whole {
+		g.records, g.whole = map[string][]byte{}, true
+	}
 	for k, v := range later.records {
 		g.records[k] = v
 	}
@@ -310,6 +314,14 @@ func (s *State) Append(applied uint64, records []Record) {
 		s.open.records[r.Key] = r.Value
 	}
 	s.open.applied, s.stats.Appended = applied, applied
+}
+
+// Replace takes the records that are the whole state after an entry. It is Append but for that.
+func (s *State) Replace(applied uint64, records []Record) {
+	s.mu.Lock()
+	s.open.records, s.open.whole = map[string][]byte{}, true
+	s.mu.Unlock()
+	s.Append(applied, records)
 }
 
 // Stats returns how the file is doing. It does not block on the disk.

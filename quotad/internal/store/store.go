@@ -34,9 +34,12 @@ const (
 
 // Config configures a Store.
 type Config struct {
-	Dir        string        // made when absent
-	NodeID     string        // whose directory it is; never empty
-	FlushEvery time.Duration // how often the state file is written; default 10 s
+	Dir    string // made when absent
+	NodeID string // whose directory it is; never empty
+	Build  string // version of the program, noted in the directory
+	// CompactBytes is how large a file of which most is free must be to be made smaller at the start; default 64 MiB.
+	CompactBytes int64
+	FlushEvery   time.Duration // how often the state file is written; default 10 s
 }
 
 // Store is an open data directory. Its methods may be called from any goroutine.
@@ -58,6 +61,9 @@ func Open(cfg Config, log *zap.Logger) (*Store, error) {
 	if cfg.Dir == "" || cfg.NodeID == "" {
 		return nil, errors.New("store: directory and node id must be set")
 	}
+	if cfg.CompactBytes <= 0 {
+		cfg.CompactBytes = compactBytesDefault
+	}
 	if cfg.FlushEvery <= 0 {
 		cfg.FlushEvery = flushEveryDefault
 	}
@@ -76,12 +82,15 @@ func Open(cfg Config, log *zap.Logger) (*Store, error) {
 }
 
 func (s *Store) open(cfg Config, log *zap.Logger) (err error) {
-	if s.meta, err = openMeta(s.dir, cfg.NodeID); err != nil {
+	if s.meta, err = openMeta(s.dir, cfg.NodeID, cfg.Build); err != nil {
 		return err
 	}
 	path := filepath.Join(s.dir, logName)
 	entries, err := checkLogFile(path)
 	if err != nil {
+		return err
+	}
+	if err := tidy(s.dir, cfg.CompactBytes, log); err != nil {
 		return err
 	}
 	s.raft, err = raftboltdb.New(raftboltdb.Options{
@@ -95,6 +104,9 @@ func (s *Store) open(cfg Config, log *zap.Logger) (err error) {
 	}
 	s.log = checkedLog{LogStore: s.raft, path: path}
 	if err := s.log.checkAll(entries); err != nil {
+		return err
+	}
+	if err := s.checkLogOwner(); err != nil {
 		return err
 	}
 	s.snaps, err = raft.NewFileSnapshotStoreWithLogger(s.dir, snapshotsKept, HCLog(log, "snapshot"))
@@ -134,7 +146,7 @@ func (s *Store) SetClusterID(id string) error {
 	defer s.metaMu.Unlock()
 	switch s.meta.ClusterID {
 	case id:
-		return nil
+		return s.ownLog(id)
 	case "":
 		m := s.meta
 		m.ClusterID = id
@@ -142,10 +154,36 @@ func (s *Store) SetClusterID(id string) error {
 			return err
 		}
 		s.meta = m
-		return nil
+		return s.ownLog(id)
 	default:
 		return fmt.Errorf("%s: of cluster %q, not %q: %w", s.dir, s.meta.ClusterID, id, ErrOtherCluster)
 	}
+}
+
+// ownerKey is where the log says which cluster it is of.
+var ownerKey = []byte("SluiceCluster")
+
+// ownLog notes in the log which cluster it is of.
+func (s *Store) ownLog(id string) error {
+	if have, err := s.raft.Get(ownerKey); err == nil && string(have) == id {
+		return nil
+	}
+	if err := s.raft.Set(ownerKey, []byte(id)); err != nil {
+		return fmt.Errorf("note the cluster in the raft log: %w", err)
+	}
+	return nil
+}
+
+// checkLogOwner refuses the log of another cluster than the directory's: somebody mixed files.
+func (s *Store) checkLogOwner() error {
+	have, err := s.raft.Get(ownerKey)
+	switch {
+	case errors.Is(err, raftboltdb.ErrKeyNotFound), err == nil && (s.meta.ClusterID == "" || string(have) == s.meta.ClusterID):
+		return nil
+	case err != nil:
+		return fmt.Errorf("read raft log: %w", err)
+	}
+	return fmt.Errorf("%s: %s is of cluster %q, meta.json of %q: %w", s.dir, logName, have, s.meta.ClusterID, ErrOtherCluster)
 }
 
 // SnapshotNeeded says whether raft must restore the newest snapshot at its start, because the state file is behind it.

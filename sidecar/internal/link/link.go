@@ -55,8 +55,9 @@ type Handler interface {
 
 // Config names quotad's nodes.
 type Config struct {
-	Addresses []string    // host:port of each node's sidecar plane, at least one
-	TLS       *tls.Config // nil: plain text, for development on loopback only
+	Addresses []string // host:port of each node's sidecar plane, at least one
+	// TLS returns the certificates of the moment; nil: plain text, for development on loopback only.
+	TLS func() *tls.Config
 	// Dial replaces the network in tests; nil is TCP.
 	Dial func(ctx context.Context, address string) (grpc.DialOption, error)
 }
@@ -277,7 +278,7 @@ func because(ctx context.Context, err error) error {
 func (l *Link) dial(ctx context.Context, address string) (*grpc.ClientConn, error) {
 	creds := insecure.NewCredentials()
 	if l.cfg.TLS != nil {
-		creds = credentials.NewTLS(l.cfg.TLS)
+		creds = credentials.NewTLS(l.cfg.TLS())
 	}
 	opts := []grpc.DialOption{
 		grpc.WithTransportCredentials(creds),

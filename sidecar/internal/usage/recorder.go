@@ -56,6 +56,8 @@ type Recorder struct {
 	stats   Stats
 	wake    chan struct{}
 	pending *flight
+	epoch   uint64 // quotad's
+	offered uint64 // epoch in which all files were offered
 }
 
 type numbered struct {
@@ -93,6 +95,7 @@ func Open(cfg Config, log *zap.Logger) (*Recorder, error) {
 		r.fault(err)
 		return r, nil
 	}
+	r.offered = readEpoch(cfg.Dir)
 	var err error
 	r.older, err = unreadSources(cfg.Dir)
 	return r, err
@@ -245,6 +248,7 @@ func (r *Recorder) step(now time.Time) {
 	r.mu.Lock()
 	r.write()
 	r.mu.Unlock()
+	r.offerAgain(now)
 	if r.settleOldest() {
 		r.prune()
 	}

@@ -31,7 +31,9 @@ type Entry struct {
 	// so it never goes back and wall clocks never move it.
 	StampMs int64 `protobuf:"varint,1,opt,name=stamp_ms,json=stampMs,proto3" json:"stamp_ms,omitempty"`
 	// Applied in order.
-	Ops           []*Op `protobuf:"bytes,2,rep,name=ops,proto3" json:"ops,omitempty"`
+	Ops []*Op `protobuf:"bytes,2,rep,name=ops,proto3" json:"ops,omitempty"`
+	// What a node must know to apply it: a node that knows less halts. 0 is what the first version knew.
+	Format        uint32 `protobuf:"varint,3,opt,name=format,proto3" json:"format,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -80,6 +82,13 @@ func (x *Entry) GetOps() []*Op {
 	return nil
 }
 
+func (x *Entry) GetFormat() uint32 {
+	if x != nil {
+		return x.Format
+	}
+	return 0
+}
+
 // Op is one operation. An unknown one halts the node: the log was written by a newer version.
 type Op struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -98,6 +107,10 @@ type Op struct {
 	//	*Op_Tick
 	//	*Op_Fence
 	//	*Op_AlertTold
+	//	*Op_SetNode
+	//	*Op_RemoveNode
+	//	*Op_RestoreChunk
+	//	*Op_RestoreCommit
 	Op            isOp_Op `protobuf_oneof:"op"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -239,6 +252,42 @@ func (x *Op) GetAlertTold() *AlertTold {
 	return nil
 }
 
+func (x *Op) GetSetNode() *SetNode {
+	if x != nil {
+		if x, ok := x.Op.(*Op_SetNode); ok {
+			return x.SetNode
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetRemoveNode() *RemoveNode {
+	if x != nil {
+		if x, ok := x.Op.(*Op_RemoveNode); ok {
+			return x.RemoveNode
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetRestoreChunk() *RestoreChunk {
+	if x != nil {
+		if x, ok := x.Op.(*Op_RestoreChunk); ok {
+			return x.RestoreChunk
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetRestoreCommit() *RestoreCommit {
+	if x != nil {
+		if x, ok := x.Op.(*Op_RestoreCommit); ok {
+			return x.RestoreCommit
+		}
+	}
+	return nil
+}
+
 type isOp_Op interface {
 	isOp_Op()
 }
@@ -298,6 +347,26 @@ type Op_AlertTold struct {
 	AlertTold *AlertTold `protobuf:"bytes,11,opt,name=alert_told,json=alertTold,proto3,oneof"`
 }
 
+type Op_SetNode struct {
+	// Where a node of the cluster is.
+	SetNode *SetNode `protobuf:"bytes,20,opt,name=set_node,json=setNode,proto3,oneof"`
+}
+
+type Op_RemoveNode struct {
+	// A node is not one of the cluster any more.
+	RemoveNode *RemoveNode `protobuf:"bytes,21,opt,name=remove_node,json=removeNode,proto3,oneof"`
+}
+
+type Op_RestoreChunk struct {
+	// A piece of a backup that is to be restored.
+	RestoreChunk *RestoreChunk `protobuf:"bytes,22,opt,name=restore_chunk,json=restoreChunk,proto3,oneof"`
+}
+
+type Op_RestoreCommit struct {
+	// The state is replaced by that of the backup.
+	RestoreCommit *RestoreCommit `protobuf:"bytes,23,opt,name=restore_commit,json=restoreCommit,proto3,oneof"`
+}
+
 func (*Op_Renew) isOp_Op() {}
 
 func (*Op_FileFinal) isOp_Op() {}
@@ -319,6 +388,14 @@ func (*Op_Tick) isOp_Op() {}
 func (*Op_Fence) isOp_Op() {}
 
 func (*Op_AlertTold) isOp_Op() {}
+
+func (*Op_SetNode) isOp_Op() {}
+
+func (*Op_RemoveNode) isOp_Op() {}
+
+func (*Op_RestoreChunk) isOp_Op() {}
+
+func (*Op_RestoreCommit) isOp_Op() {}
 
 // Bootstrap makes the cluster; the first one counts, later ones change nothing.
 type Bootstrap struct {
@@ -403,6 +480,300 @@ func (*Tick) Descriptor() ([]byte, []int) {
 	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{3}
 }
 
+// SetNode says where a node of the cluster is. Who votes is raft's own business; this is for those who look for the
+// node. It replaces what was known of the same id.
+type SetNode struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// host:port other nodes reach it at.
+	RaftAddress string `protobuf:"bytes,2,opt,name=raft_address,json=raftAddress,proto3" json:"raft_address,omitempty"`
+	// host:port of its sidecar plane.
+	ClientAddress string `protobuf:"bytes,3,opt,name=client_address,json=clientAddress,proto3" json:"client_address,omitempty"`
+	// host:port of its admin plane.
+	AdminAddress  string `protobuf:"bytes,4,opt,name=admin_address,json=adminAddress,proto3" json:"admin_address,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetNode) Reset() {
+	*x = SetNode{}
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetNode) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetNode) ProtoMessage() {}
+
+func (x *SetNode) ProtoReflect() protoreflect.Message {
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetNode.ProtoReflect.Descriptor instead.
+func (*SetNode) Descriptor() ([]byte, []int) {
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *SetNode) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *SetNode) GetRaftAddress() string {
+	if x != nil {
+		return x.RaftAddress
+	}
+	return ""
+}
+
+func (x *SetNode) GetClientAddress() string {
+	if x != nil {
+		return x.ClientAddress
+	}
+	return ""
+}
+
+func (x *SetNode) GetAdminAddress() string {
+	if x != nil {
+		return x.AdminAddress
+	}
+	return ""
+}
+
+// RemoveNode forgets where a node is, and remembers that it was removed, so that it can be told.
+type RemoveNode struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name.
+	Id            string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveNode) Reset() {
+	*x = RemoveNode{}
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveNode) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveNode) ProtoMessage() {}
+
+func (x *RemoveNode) ProtoReflect() protoreflect.Message {
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveNode.ProtoReflect.Descriptor instead.
+func (*RemoveNode) Descriptor() ([]byte, []int) {
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *RemoveNode) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+// RestoreChunk is a piece of a backup, compressed. The first one drops the pieces of any other. Pieces are state like
+// any other until they are committed, so that each node has all of them then.
+type RestoreChunk struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Random name of the restore.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// 0, 1, 2 … A piece that does not follow changes nothing.
+	Number uint32 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
+	// The piece.
+	Data          []byte `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RestoreChunk) Reset() {
+	*x = RestoreChunk{}
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RestoreChunk) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RestoreChunk) ProtoMessage() {}
+
+func (x *RestoreChunk) ProtoReflect() protoreflect.Message {
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RestoreChunk.ProtoReflect.Descriptor instead.
+func (*RestoreChunk) Descriptor() ([]byte, []int) {
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *RestoreChunk) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *RestoreChunk) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *RestoreChunk) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+// RestoreCommit replaces the state by that of the pieces, or changes nothing when they are not all there or not right.
+type RestoreCommit struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the restore.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// How many pieces there are.
+	Chunks uint32 `protobuf:"varint,2,opt,name=chunks,proto3" json:"chunks,omitempty"`
+	// SHA-256 of all of them.
+	Sha256 []byte `protobuf:"bytes,3,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	// Epoch to begin, unless the state or the backup had a later one: then the one after that.
+	Epoch uint64 `protobuf:"varint,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// The cluster goes on under its own id. Without it, it takes the backup's.
+	KeepClusterId bool `protobuf:"varint,5,opt,name=keep_cluster_id,json=keepClusterId,proto3" json:"keep_cluster_id,omitempty"`
+	// Who.
+	Actor string `protobuf:"bytes,6,opt,name=actor,proto3" json:"actor,omitempty"`
+	// When, wall clock, Unix milliseconds: for the history only.
+	AtMs int64 `protobuf:"varint,7,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	// What was restored, in words.
+	Note          string `protobuf:"bytes,8,opt,name=note,proto3" json:"note,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RestoreCommit) Reset() {
+	*x = RestoreCommit{}
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RestoreCommit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RestoreCommit) ProtoMessage() {}
+
+func (x *RestoreCommit) ProtoReflect() protoreflect.Message {
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RestoreCommit.ProtoReflect.Descriptor instead.
+func (*RestoreCommit) Descriptor() ([]byte, []int) {
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *RestoreCommit) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *RestoreCommit) GetChunks() uint32 {
+	if x != nil {
+		return x.Chunks
+	}
+	return 0
+}
+
+func (x *RestoreCommit) GetSha256() []byte {
+	if x != nil {
+		return x.Sha256
+	}
+	return nil
+}
+
+func (x *RestoreCommit) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *RestoreCommit) GetKeepClusterId() bool {
+	if x != nil {
+		return x.KeepClusterId
+	}
+	return false
+}
+
+func (x *RestoreCommit) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+func (x *RestoreCommit) GetAtMs() int64 {
+	if x != nil {
+		return x.AtMs
+	}
+	return 0
+}
+
+func (x *RestoreCommit) GetNote() string {
+	if x != nil {
+		return x.Note
+	}
+	return ""
+}
+
 // Fence ends an incarnation for good, on an operator's word that the process is dead.
 type Fence struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -414,7 +785,7 @@ type Fence struct {
 
 func (x *Fence) Reset() {
 	*x = Fence{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[4]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -426,7 +797,7 @@ func (x *Fence) String() string {
 func (*Fence) ProtoMessage() {}
 
 func (x *Fence) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[4]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -439,7 +810,7 @@ func (x *Fence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fence.ProtoReflect.Descriptor instead.
 func (*Fence) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{4}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Fence) GetIncarnation() uint64 {
@@ -465,7 +836,7 @@ type AlertTold struct {
 
 func (x *AlertTold) Reset() {
 	*x = AlertTold{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[5]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -477,7 +848,7 @@ func (x *AlertTold) String() string {
 func (*AlertTold) ProtoMessage() {}
 
 func (x *AlertTold) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[5]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -490,7 +861,7 @@ func (x *AlertTold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AlertTold.ProtoReflect.Descriptor instead.
 func (*AlertTold) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{5}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *AlertTold) GetResource() uint64 {
@@ -541,7 +912,7 @@ type Counter struct {
 
 func (x *Counter) Reset() {
 	*x = Counter{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[6]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -553,7 +924,7 @@ func (x *Counter) String() string {
 func (*Counter) ProtoMessage() {}
 
 func (x *Counter) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[6]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -566,7 +937,7 @@ func (x *Counter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Counter.ProtoReflect.Descriptor instead.
 func (*Counter) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{6}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Counter) GetResource() uint64 {
@@ -649,7 +1020,7 @@ type Need struct {
 
 func (x *Need) Reset() {
 	*x = Need{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[7]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -661,7 +1032,7 @@ func (x *Need) String() string {
 func (*Need) ProtoMessage() {}
 
 func (x *Need) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[7]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -674,7 +1045,7 @@ func (x *Need) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Need.ProtoReflect.Descriptor instead.
 func (*Need) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{7}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Need) GetResource() uint64 {
@@ -718,7 +1089,7 @@ type Ask struct {
 
 func (x *Ask) Reset() {
 	*x = Ask{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[8]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -730,7 +1101,7 @@ func (x *Ask) String() string {
 func (*Ask) ProtoMessage() {}
 
 func (x *Ask) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[8]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -743,7 +1114,7 @@ func (x *Ask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ask.ProtoReflect.Descriptor instead.
 func (*Ask) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{8}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Ask) GetId() uint64 {
@@ -785,7 +1156,7 @@ type Renew struct {
 
 func (x *Renew) Reset() {
 	*x = Renew{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[9]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -797,7 +1168,7 @@ func (x *Renew) String() string {
 func (*Renew) ProtoMessage() {}
 
 func (x *Renew) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[9]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -810,7 +1181,7 @@ func (x *Renew) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Renew.ProtoReflect.Descriptor instead.
 func (*Renew) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{9}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Renew) GetIdentity() string {
@@ -890,7 +1261,7 @@ type FileFinal struct {
 
 func (x *FileFinal) Reset() {
 	*x = FileFinal{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[10]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -902,7 +1273,7 @@ func (x *FileFinal) String() string {
 func (*FileFinal) ProtoMessage() {}
 
 func (x *FileFinal) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[10]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -915,7 +1286,7 @@ func (x *FileFinal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileFinal.ProtoReflect.Descriptor instead.
 func (*FileFinal) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{10}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *FileFinal) GetIdentity() string {
@@ -975,7 +1346,7 @@ type Period struct {
 
 func (x *Period) Reset() {
 	*x = Period{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[11]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -987,7 +1358,7 @@ func (x *Period) String() string {
 func (*Period) ProtoMessage() {}
 
 func (x *Period) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[11]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1000,7 +1371,7 @@ func (x *Period) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Period.ProtoReflect.Descriptor instead.
 func (*Period) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{11}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Period) GetTimezone() string {
@@ -1035,7 +1406,7 @@ type OpenPeriods struct {
 
 func (x *OpenPeriods) Reset() {
 	*x = OpenPeriods{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[12]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1047,7 +1418,7 @@ func (x *OpenPeriods) String() string {
 func (*OpenPeriods) ProtoMessage() {}
 
 func (x *OpenPeriods) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[12]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1060,7 +1431,7 @@ func (x *OpenPeriods) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenPeriods.ProtoReflect.Descriptor instead.
 func (*OpenPeriods) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{12}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *OpenPeriods) GetPeriods() []*Period {
@@ -1091,7 +1462,7 @@ type Credit struct {
 
 func (x *Credit) Reset() {
 	*x = Credit{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[13]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1103,7 +1474,7 @@ func (x *Credit) String() string {
 func (*Credit) ProtoMessage() {}
 
 func (x *Credit) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[13]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1116,7 +1487,7 @@ func (x *Credit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Credit.ProtoReflect.Descriptor instead.
 func (*Credit) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{13}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Credit) GetResource() uint64 {
@@ -1176,7 +1547,7 @@ type Object struct {
 
 func (x *Object) Reset() {
 	*x = Object{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[14]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1188,7 +1559,7 @@ func (x *Object) String() string {
 func (*Object) ProtoMessage() {}
 
 func (x *Object) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[14]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1201,7 +1572,7 @@ func (x *Object) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Object.ProtoReflect.Descriptor instead.
 func (*Object) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{14}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Object) GetKind() string {
@@ -1249,7 +1620,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[15]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1261,7 +1632,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[15]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1274,7 +1645,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{15}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Change) GetBaseVersion() uint64 {
@@ -1345,7 +1716,7 @@ type Seal struct {
 
 func (x *Seal) Reset() {
 	*x = Seal{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[16]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1357,7 +1728,7 @@ func (x *Seal) String() string {
 func (*Seal) ProtoMessage() {}
 
 func (x *Seal) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[16]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1370,7 +1741,7 @@ func (x *Seal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Seal.ProtoReflect.Descriptor instead.
 func (*Seal) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{16}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Seal) GetName() string {
@@ -1425,7 +1796,7 @@ type UsageBatch struct {
 
 func (x *UsageBatch) Reset() {
 	*x = UsageBatch{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[17]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1437,7 +1808,7 @@ func (x *UsageBatch) String() string {
 func (*UsageBatch) ProtoMessage() {}
 
 func (x *UsageBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[17]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1450,7 +1821,7 @@ func (x *UsageBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageBatch.ProtoReflect.Descriptor instead.
 func (*UsageBatch) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{17}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *UsageBatch) GetSource() string {
@@ -1526,7 +1897,7 @@ type UsageRow struct {
 
 func (x *UsageRow) Reset() {
 	*x = UsageRow{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[18]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1538,7 +1909,7 @@ func (x *UsageRow) String() string {
 func (*UsageRow) ProtoMessage() {}
 
 func (x *UsageRow) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[18]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1551,7 +1922,7 @@ func (x *UsageRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageRow.ProtoReflect.Descriptor instead.
 func (*UsageRow) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{18}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *UsageRow) GetHourMs() int64 {
@@ -1696,14 +2067,22 @@ type MetaState struct {
 	// Weights of teams in pools; 1 is left out. Sorted by team.
 	Weights []*TeamWeight `protobuf:"bytes,6,rep,name=weights,proto3" json:"weights,omitempty"`
 	// Reserved shares of priority classes in pools. Sorted by class.
-	Reserves      []*ClassReserve `protobuf:"bytes,7,rep,name=reserves,proto3" json:"reserves,omitempty"`
+	Reserves []*ClassReserve `protobuf:"bytes,7,rep,name=reserves,proto3" json:"reserves,omitempty"`
+	// Id of the raft group, which no restore changes: directories and peers belong to it. Empty while it is the cluster's.
+	GroupId string `protobuf:"bytes,20,opt,name=group_id,json=groupId,proto3" json:"group_id,omitempty"`
+	// Added to the Raft index wherever it names something, so that names of before a restore are never met again.
+	IndexBase uint64 `protobuf:"varint,21,opt,name=index_base,json=indexBase,proto3" json:"index_base,omitempty"`
+	// Ledger time until which nothing is granted, after a restore.
+	HoldUntilMs int64 `protobuf:"varint,22,opt,name=hold_until_ms,json=holdUntilMs,proto3" json:"hold_until_ms,omitempty"`
+	// Ledger time until which budgets learn from usage what was spent before a restore.
+	LearnUntilMs  int64 `protobuf:"varint,23,opt,name=learn_until_ms,json=learnUntilMs,proto3" json:"learn_until_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MetaState) Reset() {
 	*x = MetaState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[19]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1715,7 +2094,7 @@ func (x *MetaState) String() string {
 func (*MetaState) ProtoMessage() {}
 
 func (x *MetaState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[19]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1728,7 +2107,7 @@ func (x *MetaState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MetaState.ProtoReflect.Descriptor instead.
 func (*MetaState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{19}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *MetaState) GetClusterId() string {
@@ -1780,6 +2159,34 @@ func (x *MetaState) GetReserves() []*ClassReserve {
 	return nil
 }
 
+func (x *MetaState) GetGroupId() string {
+	if x != nil {
+		return x.GroupId
+	}
+	return ""
+}
+
+func (x *MetaState) GetIndexBase() uint64 {
+	if x != nil {
+		return x.IndexBase
+	}
+	return 0
+}
+
+func (x *MetaState) GetHoldUntilMs() int64 {
+	if x != nil {
+		return x.HoldUntilMs
+	}
+	return 0
+}
+
+func (x *MetaState) GetLearnUntilMs() int64 {
+	if x != nil {
+		return x.LearnUntilMs
+	}
+	return 0
+}
+
 // TeamWeight is a team's weight among those of its class.
 type TeamWeight struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1793,7 +2200,7 @@ type TeamWeight struct {
 
 func (x *TeamWeight) Reset() {
 	*x = TeamWeight{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[20]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1805,7 +2212,7 @@ func (x *TeamWeight) String() string {
 func (*TeamWeight) ProtoMessage() {}
 
 func (x *TeamWeight) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[20]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1818,7 +2225,7 @@ func (x *TeamWeight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TeamWeight.ProtoReflect.Descriptor instead.
 func (*TeamWeight) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{20}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *TeamWeight) GetTeam() string {
@@ -1848,7 +2255,7 @@ type ClassReserve struct {
 
 func (x *ClassReserve) Reset() {
 	*x = ClassReserve{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[21]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1860,7 +2267,7 @@ func (x *ClassReserve) String() string {
 func (*ClassReserve) ProtoMessage() {}
 
 func (x *ClassReserve) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[21]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1873,7 +2280,7 @@ func (x *ClassReserve) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClassReserve.ProtoReflect.Descriptor instead.
 func (*ClassReserve) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{21}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ClassReserve) GetClass() string {
@@ -1941,7 +2348,7 @@ type ResourceState struct {
 
 func (x *ResourceState) Reset() {
 	*x = ResourceState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[22]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1953,7 +2360,7 @@ func (x *ResourceState) String() string {
 func (*ResourceState) ProtoMessage() {}
 
 func (x *ResourceState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[22]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1966,7 +2373,7 @@ func (x *ResourceState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourceState.ProtoReflect.Descriptor instead.
 func (*ResourceState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{22}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ResourceState) GetId() uint64 {
@@ -2129,7 +2536,7 @@ type CurrencyRate struct {
 
 func (x *CurrencyRate) Reset() {
 	*x = CurrencyRate{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[23]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2141,7 +2548,7 @@ func (x *CurrencyRate) String() string {
 func (*CurrencyRate) ProtoMessage() {}
 
 func (x *CurrencyRate) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[23]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2154,7 +2561,7 @@ func (x *CurrencyRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CurrencyRate.ProtoReflect.Descriptor instead.
 func (*CurrencyRate) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{23}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *CurrencyRate) GetPeriod() uint32 {
@@ -2199,14 +2606,18 @@ type BudgetPeriodState struct {
 	// Alerts raised of which someone was told, thousandths.
 	ToldPermille []int64 `protobuf:"varint,12,rep,packed,name=told_permille,json=toldPermille,proto3" json:"told_permille,omitempty"`
 	// Rate the cap was converted with when the period opened, units per USD in billionths; 0 for USD.
-	PerUsdNano    int64 `protobuf:"varint,13,opt,name=per_usd_nano,json=perUsdNano,proto3" json:"per_usd_nano,omitempty"`
+	PerUsdNano int64 `protobuf:"varint,13,opt,name=per_usd_nano,json=perUsdNano,proto3" json:"per_usd_nano,omitempty"`
+	// After a restore: what was spent as far as usage says.
+	Learned int64 `protobuf:"varint,20,opt,name=learned,proto3" json:"learned,omitempty"`
+	// Part of settled that no counter says and usage does.
+	Raised        int64 `protobuf:"varint,21,opt,name=raised,proto3" json:"raised,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *BudgetPeriodState) Reset() {
 	*x = BudgetPeriodState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[24]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2218,7 +2629,7 @@ func (x *BudgetPeriodState) String() string {
 func (*BudgetPeriodState) ProtoMessage() {}
 
 func (x *BudgetPeriodState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[24]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2231,7 +2642,7 @@ func (x *BudgetPeriodState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetPeriodState.ProtoReflect.Descriptor instead.
 func (*BudgetPeriodState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{24}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *BudgetPeriodState) GetPeriod() uint32 {
@@ -2325,6 +2736,20 @@ func (x *BudgetPeriodState) GetPerUsdNano() int64 {
 	return 0
 }
 
+func (x *BudgetPeriodState) GetLearned() int64 {
+	if x != nil {
+		return x.Learned
+	}
+	return 0
+}
+
+func (x *BudgetPeriodState) GetRaised() int64 {
+	if x != nil {
+		return x.Raised
+	}
+	return 0
+}
+
 // CounterState is what one incarnation and quotad share about a resource in a period.
 type CounterState struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2356,7 +2781,7 @@ type CounterState struct {
 
 func (x *CounterState) Reset() {
 	*x = CounterState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[25]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2368,7 +2793,7 @@ func (x *CounterState) String() string {
 func (*CounterState) ProtoMessage() {}
 
 func (x *CounterState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[25]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2381,7 +2806,7 @@ func (x *CounterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CounterState.ProtoReflect.Descriptor instead.
 func (*CounterState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{25}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *CounterState) GetIncarnation() uint64 {
@@ -2474,7 +2899,7 @@ type ShareState struct {
 
 func (x *ShareState) Reset() {
 	*x = ShareState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[26]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2486,7 +2911,7 @@ func (x *ShareState) String() string {
 func (*ShareState) ProtoMessage() {}
 
 func (x *ShareState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[26]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2499,7 +2924,7 @@ func (x *ShareState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShareState.ProtoReflect.Descriptor instead.
 func (*ShareState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{26}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ShareState) GetVersion() uint64 {
@@ -2542,14 +2967,16 @@ type MemberState struct {
 	// Version of its newest share set.
 	ShareVersion uint64 `protobuf:"varint,11,opt,name=share_version,json=shareVersion,proto3" json:"share_version,omitempty"`
 	// Version it acknowledged.
-	ShareAcked    uint64 `protobuf:"varint,12,opt,name=share_acked,json=shareAcked,proto3" json:"share_acked,omitempty"`
+	ShareAcked uint64 `protobuf:"varint,12,opt,name=share_acked,json=shareAcked,proto3" json:"share_acked,omitempty"`
+	// Epoch of its last renew: before that it may know more than the backup the state was restored from.
+	Epoch         uint64 `protobuf:"varint,20,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MemberState) Reset() {
 	*x = MemberState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[27]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2561,7 +2988,7 @@ func (x *MemberState) String() string {
 func (*MemberState) ProtoMessage() {}
 
 func (x *MemberState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[27]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2574,7 +3001,7 @@ func (x *MemberState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberState.ProtoReflect.Descriptor instead.
 func (*MemberState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{27}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *MemberState) GetIncarnation() uint64 {
@@ -2661,6 +3088,13 @@ func (x *MemberState) GetShareAcked() uint64 {
 	return 0
 }
 
+func (x *MemberState) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
 // AskResultState mirrors quota.v1.AskResult.
 type AskResultState struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2682,7 +3116,7 @@ type AskResultState struct {
 
 func (x *AskResultState) Reset() {
 	*x = AskResultState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[28]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2694,7 +3128,7 @@ func (x *AskResultState) String() string {
 func (*AskResultState) ProtoMessage() {}
 
 func (x *AskResultState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[28]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2707,7 +3141,7 @@ func (x *AskResultState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskResultState.ProtoReflect.Descriptor instead.
 func (*AskResultState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{28}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *AskResultState) GetId() uint64 {
@@ -2769,7 +3203,7 @@ type ObjectState struct {
 
 func (x *ObjectState) Reset() {
 	*x = ObjectState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[29]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2781,7 +3215,7 @@ func (x *ObjectState) String() string {
 func (*ObjectState) ProtoMessage() {}
 
 func (x *ObjectState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[29]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2794,7 +3228,7 @@ func (x *ObjectState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ObjectState.ProtoReflect.Descriptor instead.
 func (*ObjectState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{29}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ObjectState) GetKind() string {
@@ -2846,7 +3280,7 @@ type HistoryState struct {
 
 func (x *HistoryState) Reset() {
 	*x = HistoryState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[30]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2858,7 +3292,7 @@ func (x *HistoryState) String() string {
 func (*HistoryState) ProtoMessage() {}
 
 func (x *HistoryState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[30]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2871,7 +3305,7 @@ func (x *HistoryState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryState.ProtoReflect.Descriptor instead.
 func (*HistoryState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{30}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *HistoryState) GetVersion() uint64 {
@@ -2937,7 +3371,7 @@ type SealedState struct {
 
 func (x *SealedState) Reset() {
 	*x = SealedState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[31]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2949,7 +3383,7 @@ func (x *SealedState) String() string {
 func (*SealedState) ProtoMessage() {}
 
 func (x *SealedState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[31]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2962,7 +3396,7 @@ func (x *SealedState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SealedState.ProtoReflect.Descriptor instead.
 func (*SealedState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{31}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SealedState) GetName() string {
@@ -3022,7 +3456,7 @@ type UsageSourceState struct {
 
 func (x *UsageSourceState) Reset() {
 	*x = UsageSourceState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[32]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3034,7 +3468,7 @@ func (x *UsageSourceState) String() string {
 func (*UsageSourceState) ProtoMessage() {}
 
 func (x *UsageSourceState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[32]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3047,7 +3481,7 @@ func (x *UsageSourceState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageSourceState.ProtoReflect.Descriptor instead.
 func (*UsageSourceState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{32}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *UsageSourceState) GetSource() string {
@@ -3071,6 +3505,316 @@ func (x *UsageSourceState) GetAtMs() int64 {
 	return 0
 }
 
+// NodeState is a node of the cluster, or one that was removed.
+type NodeState struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// host:port other nodes reach it at.
+	RaftAddress string `protobuf:"bytes,2,opt,name=raft_address,json=raftAddress,proto3" json:"raft_address,omitempty"`
+	// host:port of its sidecar plane.
+	ClientAddress string `protobuf:"bytes,3,opt,name=client_address,json=clientAddress,proto3" json:"client_address,omitempty"`
+	// host:port of its admin plane.
+	AdminAddress string `protobuf:"bytes,4,opt,name=admin_address,json=adminAddress,proto3" json:"admin_address,omitempty"`
+	// It was removed: the addresses are empty.
+	Removed bool `protobuf:"varint,5,opt,name=removed,proto3" json:"removed,omitempty"`
+	// Raft index of the change.
+	Version       uint64 `protobuf:"varint,6,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeState) Reset() {
+	*x = NodeState{}
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeState) ProtoMessage() {}
+
+func (x *NodeState) ProtoReflect() protoreflect.Message {
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeState.ProtoReflect.Descriptor instead.
+func (*NodeState) Descriptor() ([]byte, []int) {
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *NodeState) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *NodeState) GetRaftAddress() string {
+	if x != nil {
+		return x.RaftAddress
+	}
+	return ""
+}
+
+func (x *NodeState) GetClientAddress() string {
+	if x != nil {
+		return x.ClientAddress
+	}
+	return ""
+}
+
+func (x *NodeState) GetAdminAddress() string {
+	if x != nil {
+		return x.AdminAddress
+	}
+	return ""
+}
+
+func (x *NodeState) GetRemoved() bool {
+	if x != nil {
+		return x.Removed
+	}
+	return false
+}
+
+func (x *NodeState) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+// RestoreChunkState is a piece of a backup that waits for the others.
+type RestoreChunkState struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the restore.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Its number.
+	Number uint32 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
+	// The piece.
+	Data          []byte `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RestoreChunkState) Reset() {
+	*x = RestoreChunkState{}
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RestoreChunkState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RestoreChunkState) ProtoMessage() {}
+
+func (x *RestoreChunkState) ProtoReflect() protoreflect.Message {
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RestoreChunkState.ProtoReflect.Descriptor instead.
+func (*RestoreChunkState) Descriptor() ([]byte, []int) {
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *RestoreChunkState) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *RestoreChunkState) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *RestoreChunkState) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+// BackupHeader begins a backup.
+type BackupHeader struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 1.
+	Format uint32 `protobuf:"varint,1,opt,name=format,proto3" json:"format,omitempty"`
+	// Raft index the state stands at.
+	Applied uint64 `protobuf:"varint,2,opt,name=applied,proto3" json:"applied,omitempty"`
+	// Cluster it is of.
+	ClusterId string `protobuf:"bytes,3,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
+	// Epoch of the state.
+	Epoch uint64 `protobuf:"varint,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// When it was made, wall clock, Unix milliseconds.
+	MadeAtMs int64 `protobuf:"varint,5,opt,name=made_at_ms,json=madeAtMs,proto3" json:"made_at_ms,omitempty"`
+	// Version of quotad that made it.
+	Build string `protobuf:"bytes,6,opt,name=build,proto3" json:"build,omitempty"`
+	// Version of the configuration in it.
+	ConfigVersion uint64 `protobuf:"varint,7,opt,name=config_version,json=configVersion,proto3" json:"config_version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupHeader) Reset() {
+	*x = BackupHeader{}
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupHeader) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupHeader) ProtoMessage() {}
+
+func (x *BackupHeader) ProtoReflect() protoreflect.Message {
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupHeader.ProtoReflect.Descriptor instead.
+func (*BackupHeader) Descriptor() ([]byte, []int) {
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *BackupHeader) GetFormat() uint32 {
+	if x != nil {
+		return x.Format
+	}
+	return 0
+}
+
+func (x *BackupHeader) GetApplied() uint64 {
+	if x != nil {
+		return x.Applied
+	}
+	return 0
+}
+
+func (x *BackupHeader) GetClusterId() string {
+	if x != nil {
+		return x.ClusterId
+	}
+	return ""
+}
+
+func (x *BackupHeader) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *BackupHeader) GetMadeAtMs() int64 {
+	if x != nil {
+		return x.MadeAtMs
+	}
+	return 0
+}
+
+func (x *BackupHeader) GetBuild() string {
+	if x != nil {
+		return x.Build
+	}
+	return ""
+}
+
+func (x *BackupHeader) GetConfigVersion() uint64 {
+	if x != nil {
+		return x.ConfigVersion
+	}
+	return 0
+}
+
+// BackupTrailer ends a backup. Nothing may follow it.
+type BackupTrailer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many records there are.
+	Records uint64 `protobuf:"varint,1,opt,name=records,proto3" json:"records,omitempty"`
+	// SHA-256 of every byte before the trailer.
+	Sha256        []byte `protobuf:"bytes,2,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupTrailer) Reset() {
+	*x = BackupTrailer{}
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupTrailer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupTrailer) ProtoMessage() {}
+
+func (x *BackupTrailer) ProtoReflect() protoreflect.Message {
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupTrailer.ProtoReflect.Descriptor instead.
+func (*BackupTrailer) Descriptor() ([]byte, []int) {
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *BackupTrailer) GetRecords() uint64 {
+	if x != nil {
+		return x.Records
+	}
+	return 0
+}
+
+func (x *BackupTrailer) GetSha256() []byte {
+	if x != nil {
+		return x.Sha256
+	}
+	return nil
+}
+
 // SnapshotHeader is the first record of a Raft snapshot.
 type SnapshotHeader struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3084,7 +3828,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[33]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3096,7 +3840,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[33]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3109,7 +3853,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{33}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *SnapshotHeader) GetFormat() uint32 {
@@ -3139,7 +3883,7 @@ type SnapshotRecord struct {
 
 func (x *SnapshotRecord) Reset() {
 	*x = SnapshotRecord{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[34]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3151,7 +3895,7 @@ func (x *SnapshotRecord) String() string {
 func (*SnapshotRecord) ProtoMessage() {}
 
 func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[34]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3164,7 +3908,7 @@ func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRecord.ProtoReflect.Descriptor instead.
 func (*SnapshotRecord) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{34}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *SnapshotRecord) GetKey() []byte {
@@ -3186,10 +3930,11 @@ var File_raftlog_v1_raftlog_proto protoreflect.FileDescriptor
 const file_raftlog_v1_raftlog_proto_rawDesc = "" +
 	"\n" +
 	"\x18raftlog/v1/raftlog.proto\x12\n" +
-	"raftlog.v1\"D\n" +
+	"raftlog.v1\"\\\n" +
 	"\x05Entry\x12\x19\n" +
 	"\bstamp_ms\x18\x01 \x01(\x03R\astampMs\x12 \n" +
-	"\x03ops\x18\x02 \x03(\v2\x0e.raftlog.v1.OpR\x03ops\"\xac\x04\n" +
+	"\x03ops\x18\x02 \x03(\v2\x0e.raftlog.v1.OpR\x03ops\x12\x16\n" +
+	"\x06format\x18\x03 \x01(\rR\x06format\"\x9e\x06\n" +
 	"\x02Op\x12)\n" +
 	"\x05renew\x18\x01 \x01(\v2\x11.raftlog.v1.RenewH\x00R\x05renew\x126\n" +
 	"\n" +
@@ -3205,12 +3950,38 @@ const file_raftlog_v1_raftlog_proto_rawDesc = "" +
 	"\x05fence\x18\n" +
 	" \x01(\v2\x11.raftlog.v1.FenceH\x00R\x05fence\x126\n" +
 	"\n" +
-	"alert_told\x18\v \x01(\v2\x15.raftlog.v1.AlertToldH\x00R\talertToldB\x04\n" +
+	"alert_told\x18\v \x01(\v2\x15.raftlog.v1.AlertToldH\x00R\talertTold\x120\n" +
+	"\bset_node\x18\x14 \x01(\v2\x13.raftlog.v1.SetNodeH\x00R\asetNode\x129\n" +
+	"\vremove_node\x18\x15 \x01(\v2\x16.raftlog.v1.RemoveNodeH\x00R\n" +
+	"removeNode\x12?\n" +
+	"\rrestore_chunk\x18\x16 \x01(\v2\x18.raftlog.v1.RestoreChunkH\x00R\frestoreChunk\x12B\n" +
+	"\x0erestore_commit\x18\x17 \x01(\v2\x19.raftlog.v1.RestoreCommitH\x00R\rrestoreCommitB\x04\n" +
 	"\x02op\"*\n" +
 	"\tBootstrap\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\"\x06\n" +
-	"\x04Tick\")\n" +
+	"\x04Tick\"\x88\x01\n" +
+	"\aSetNode\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12!\n" +
+	"\fraft_address\x18\x02 \x01(\tR\vraftAddress\x12%\n" +
+	"\x0eclient_address\x18\x03 \x01(\tR\rclientAddress\x12#\n" +
+	"\radmin_address\x18\x04 \x01(\tR\fadminAddress\"\x1c\n" +
+	"\n" +
+	"RemoveNode\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"J\n" +
+	"\fRestoreChunk\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
+	"\x06number\x18\x02 \x01(\rR\x06number\x12\x12\n" +
+	"\x04data\x18\x03 \x01(\fR\x04data\"\xcc\x01\n" +
+	"\rRestoreCommit\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
+	"\x06chunks\x18\x02 \x01(\rR\x06chunks\x12\x16\n" +
+	"\x06sha256\x18\x03 \x01(\fR\x06sha256\x12\x14\n" +
+	"\x05epoch\x18\x04 \x01(\x04R\x05epoch\x12&\n" +
+	"\x0fkeep_cluster_id\x18\x05 \x01(\bR\rkeepClusterId\x12\x14\n" +
+	"\x05actor\x18\x06 \x01(\tR\x05actor\x12\x13\n" +
+	"\x05at_ms\x18\a \x01(\x03R\x04atMs\x12\x12\n" +
+	"\x04note\x18\b \x01(\tR\x04note\")\n" +
 	"\x05Fence\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\x04R\vincarnation\"[\n" +
 	"\tAlertTold\x12\x1a\n" +
@@ -3312,7 +4083,7 @@ const file_raftlog_v1_raftlog_proto_rawDesc = "" +
 	"\x06output\x18\x0f \x01(\x03R\x06output\x12\x1c\n" +
 	"\treasoning\x18\x10 \x01(\x03R\treasoning\x12\x1b\n" +
 	"\tcost_nano\x18\x11 \x01(\x03R\bcostNano\x12\x1c\n" +
-	"\testimated\x18\x12 \x01(\x03R\testimated\"\x94\x02\n" +
+	"\testimated\x18\x12 \x01(\x03R\testimated\"\x98\x03\n" +
 	"\tMetaState\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12\x15\n" +
@@ -3321,7 +4092,12 @@ const file_raftlog_v1_raftlog_proto_rawDesc = "" +
 	"\x0econfig_version\x18\x04 \x01(\x04R\rconfigVersion\x12,\n" +
 	"\aperiods\x18\x05 \x03(\v2\x12.raftlog.v1.PeriodR\aperiods\x120\n" +
 	"\aweights\x18\x06 \x03(\v2\x16.raftlog.v1.TeamWeightR\aweights\x124\n" +
-	"\breserves\x18\a \x03(\v2\x18.raftlog.v1.ClassReserveR\breserves\"8\n" +
+	"\breserves\x18\a \x03(\v2\x18.raftlog.v1.ClassReserveR\breserves\x12\x19\n" +
+	"\bgroup_id\x18\x14 \x01(\tR\agroupId\x12\x1d\n" +
+	"\n" +
+	"index_base\x18\x15 \x01(\x04R\tindexBase\x12\"\n" +
+	"\rhold_until_ms\x18\x16 \x01(\x03R\vholdUntilMs\x12$\n" +
+	"\x0elearn_until_ms\x18\x17 \x01(\x03R\flearnUntilMs\"8\n" +
 	"\n" +
 	"TeamWeight\x12\x12\n" +
 	"\x04team\x18\x01 \x01(\tR\x04team\x12\x16\n" +
@@ -3356,7 +4132,7 @@ const file_raftlog_v1_raftlog_proto_rawDesc = "" +
 	"\fCurrencyRate\x12\x16\n" +
 	"\x06period\x18\x01 \x01(\rR\x06period\x12 \n" +
 	"\fper_usd_nano\x18\x02 \x01(\x03R\n" +
-	"perUsdNano\"\x85\x03\n" +
+	"perUsdNano\"\xb7\x03\n" +
 	"\x11BudgetPeriodState\x12\x16\n" +
 	"\x06period\x18\x01 \x01(\rR\x06period\x12\x17\n" +
 	"\aends_ms\x18\x02 \x01(\x03R\x06endsMs\x12\x10\n" +
@@ -3373,7 +4149,9 @@ const file_raftlog_v1_raftlog_proto_rawDesc = "" +
 	"credit_ids\x18\v \x03(\tR\tcreditIds\x12#\n" +
 	"\rtold_permille\x18\f \x03(\x03R\ftoldPermille\x12 \n" +
 	"\fper_usd_nano\x18\r \x01(\x03R\n" +
-	"perUsdNano\"\xc6\x02\n" +
+	"perUsdNano\x12\x18\n" +
+	"\alearned\x18\x14 \x01(\x03R\alearned\x12\x16\n" +
+	"\x06raised\x18\x15 \x01(\x03R\x06raised\"\xc6\x02\n" +
 	"\fCounterState\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\x04R\vincarnation\x12\x1a\n" +
 	"\bresource\x18\x02 \x01(\x04R\bresource\x12\x16\n" +
@@ -3391,7 +4169,7 @@ const file_raftlog_v1_raftlog_proto_rawDesc = "" +
 	"ShareState\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x1d\n" +
 	"\n" +
-	"per_minute\x18\x02 \x01(\x03R\tperMinute\"\xf8\x02\n" +
+	"per_minute\x18\x02 \x01(\x03R\tperMinute\"\x8e\x03\n" +
 	"\vMemberState\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\x04R\vincarnation\x12\x1a\n" +
 	"\bidentity\x18\x02 \x01(\tR\bidentity\x12\x10\n" +
@@ -3406,7 +4184,8 @@ const file_raftlog_v1_raftlog_proto_rawDesc = "" +
 	" \x01(\bR\x04left\x12#\n" +
 	"\rshare_version\x18\v \x01(\x04R\fshareVersion\x12\x1f\n" +
 	"\vshare_acked\x18\f \x01(\x04R\n" +
-	"shareAcked\"\xac\x01\n" +
+	"shareAcked\x12\x14\n" +
+	"\x05epoch\x18\x14 \x01(\x04R\x05epoch\"\xac\x01\n" +
 	"\x0eAskResultState\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x18\n" +
 	"\agranted\x18\x02 \x01(\bR\agranted\x12\x1a\n" +
@@ -3436,7 +4215,31 @@ const file_raftlog_v1_raftlog_proto_rawDesc = "" +
 	"\x10UsageSourceState\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x19\n" +
 	"\blast_seq\x18\x02 \x01(\x04R\alastSeq\x12\x13\n" +
-	"\x05at_ms\x18\x03 \x01(\x03R\x04atMs\"B\n" +
+	"\x05at_ms\x18\x03 \x01(\x03R\x04atMs\"\xbe\x01\n" +
+	"\tNodeState\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12!\n" +
+	"\fraft_address\x18\x02 \x01(\tR\vraftAddress\x12%\n" +
+	"\x0eclient_address\x18\x03 \x01(\tR\rclientAddress\x12#\n" +
+	"\radmin_address\x18\x04 \x01(\tR\fadminAddress\x12\x18\n" +
+	"\aremoved\x18\x05 \x01(\bR\aremoved\x12\x18\n" +
+	"\aversion\x18\x06 \x01(\x04R\aversion\"O\n" +
+	"\x11RestoreChunkState\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
+	"\x06number\x18\x02 \x01(\rR\x06number\x12\x12\n" +
+	"\x04data\x18\x03 \x01(\fR\x04data\"\xd0\x01\n" +
+	"\fBackupHeader\x12\x16\n" +
+	"\x06format\x18\x01 \x01(\rR\x06format\x12\x18\n" +
+	"\aapplied\x18\x02 \x01(\x04R\aapplied\x12\x1d\n" +
+	"\n" +
+	"cluster_id\x18\x03 \x01(\tR\tclusterId\x12\x14\n" +
+	"\x05epoch\x18\x04 \x01(\x04R\x05epoch\x12\x1c\n" +
+	"\n" +
+	"made_at_ms\x18\x05 \x01(\x03R\bmadeAtMs\x12\x14\n" +
+	"\x05build\x18\x06 \x01(\tR\x05build\x12%\n" +
+	"\x0econfig_version\x18\a \x01(\x04R\rconfigVersion\"A\n" +
+	"\rBackupTrailer\x12\x18\n" +
+	"\arecords\x18\x01 \x01(\x04R\arecords\x12\x16\n" +
+	"\x06sha256\x18\x02 \x01(\fR\x06sha256\"B\n" +
 	"\x0eSnapshotHeader\x12\x16\n" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12\x18\n" +
 	"\aapplied\x18\x02 \x01(\x04R\aapplied\"8\n" +
@@ -3456,79 +4259,91 @@ func file_raftlog_v1_raftlog_proto_rawDescGZIP() []byte {
 	return file_raftlog_v1_raftlog_proto_rawDescData
 }
 
-var file_raftlog_v1_raftlog_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_raftlog_v1_raftlog_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
 var file_raftlog_v1_raftlog_proto_goTypes = []any{
 	(*Entry)(nil),             // 0: raftlog.v1.Entry
 	(*Op)(nil),                // 1: raftlog.v1.Op
 	(*Bootstrap)(nil),         // 2: raftlog.v1.Bootstrap
 	(*Tick)(nil),              // 3: raftlog.v1.Tick
-	(*Fence)(nil),             // 4: raftlog.v1.Fence
-	(*AlertTold)(nil),         // 5: raftlog.v1.AlertTold
-	(*Counter)(nil),           // 6: raftlog.v1.Counter
-	(*Need)(nil),              // 7: raftlog.v1.Need
-	(*Ask)(nil),               // 8: raftlog.v1.Ask
-	(*Renew)(nil),             // 9: raftlog.v1.Renew
-	(*FileFinal)(nil),         // 10: raftlog.v1.FileFinal
-	(*Period)(nil),            // 11: raftlog.v1.Period
-	(*OpenPeriods)(nil),       // 12: raftlog.v1.OpenPeriods
-	(*Credit)(nil),            // 13: raftlog.v1.Credit
-	(*Object)(nil),            // 14: raftlog.v1.Object
-	(*Change)(nil),            // 15: raftlog.v1.Change
-	(*Seal)(nil),              // 16: raftlog.v1.Seal
-	(*UsageBatch)(nil),        // 17: raftlog.v1.UsageBatch
-	(*UsageRow)(nil),          // 18: raftlog.v1.UsageRow
-	(*MetaState)(nil),         // 19: raftlog.v1.MetaState
-	(*TeamWeight)(nil),        // 20: raftlog.v1.TeamWeight
-	(*ClassReserve)(nil),      // 21: raftlog.v1.ClassReserve
-	(*ResourceState)(nil),     // 22: raftlog.v1.ResourceState
-	(*CurrencyRate)(nil),      // 23: raftlog.v1.CurrencyRate
-	(*BudgetPeriodState)(nil), // 24: raftlog.v1.BudgetPeriodState
-	(*CounterState)(nil),      // 25: raftlog.v1.CounterState
-	(*ShareState)(nil),        // 26: raftlog.v1.ShareState
-	(*MemberState)(nil),       // 27: raftlog.v1.MemberState
-	(*AskResultState)(nil),    // 28: raftlog.v1.AskResultState
-	(*ObjectState)(nil),       // 29: raftlog.v1.ObjectState
-	(*HistoryState)(nil),      // 30: raftlog.v1.HistoryState
-	(*SealedState)(nil),       // 31: raftlog.v1.SealedState
-	(*UsageSourceState)(nil),  // 32: raftlog.v1.UsageSourceState
-	(*SnapshotHeader)(nil),    // 33: raftlog.v1.SnapshotHeader
-	(*SnapshotRecord)(nil),    // 34: raftlog.v1.SnapshotRecord
+	(*SetNode)(nil),           // 4: raftlog.v1.SetNode
+	(*RemoveNode)(nil),        // 5: raftlog.v1.RemoveNode
+	(*RestoreChunk)(nil),      // 6: raftlog.v1.RestoreChunk
+	(*RestoreCommit)(nil),     // 7: raftlog.v1.RestoreCommit
+	(*Fence)(nil),             // 8: raftlog.v1.Fence
+	(*AlertTold)(nil),         // 9: raftlog.v1.AlertTold
+	(*Counter)(nil),           // 10: raftlog.v1.Counter
+	(*Need)(nil),              // 11: raftlog.v1.Need
+	(*Ask)(nil),               // 12: raftlog.v1.Ask
+	(*Renew)(nil),             // 13: raftlog.v1.Renew
+	(*FileFinal)(nil),         // 14: raftlog.v1.FileFinal
+	(*Period)(nil),            // 15: raftlog.v1.Period
+	(*OpenPeriods)(nil),       // 16: raftlog.v1.OpenPeriods
+	(*Credit)(nil),            // 17: raftlog.v1.Credit
+	(*Object)(nil),            // 18: raftlog.v1.Object
+	(*Change)(nil),            // 19: raftlog.v1.Change
+	(*Seal)(nil),              // 20: raftlog.v1.Seal
+	(*UsageBatch)(nil),        // 21: raftlog.v1.UsageBatch
+	(*UsageRow)(nil),          // 22: raftlog.v1.UsageRow
+	(*MetaState)(nil),         // 23: raftlog.v1.MetaState
+	(*TeamWeight)(nil),        // 24: raftlog.v1.TeamWeight
+	(*ClassReserve)(nil),      // 25: raftlog.v1.ClassReserve
+	(*ResourceState)(nil),     // 26: raftlog.v1.ResourceState
+	(*CurrencyRate)(nil),      // 27: raftlog.v1.CurrencyRate
+	(*BudgetPeriodState)(nil), // 28: raftlog.v1.BudgetPeriodState
+	(*CounterState)(nil),      // 29: raftlog.v1.CounterState
+	(*ShareState)(nil),        // 30: raftlog.v1.ShareState
+	(*MemberState)(nil),       // 31: raftlog.v1.MemberState
+	(*AskResultState)(nil),    // 32: raftlog.v1.AskResultState
+	(*ObjectState)(nil),       // 33: raftlog.v1.ObjectState
+	(*HistoryState)(nil),      // 34: raftlog.v1.HistoryState
+	(*SealedState)(nil),       // 35: raftlog.v1.SealedState
+	(*UsageSourceState)(nil),  // 36: raftlog.v1.UsageSourceState
+	(*NodeState)(nil),         // 37: raftlog.v1.NodeState
+	(*RestoreChunkState)(nil), // 38: raftlog.v1.RestoreChunkState
+	(*BackupHeader)(nil),      // 39: raftlog.v1.BackupHeader
+	(*BackupTrailer)(nil),     // 40: raftlog.v1.BackupTrailer
+	(*SnapshotHeader)(nil),    // 41: raftlog.v1.SnapshotHeader
+	(*SnapshotRecord)(nil),    // 42: raftlog.v1.SnapshotRecord
 }
 var file_raftlog_v1_raftlog_proto_depIdxs = []int32{
 	1,  // 0: raftlog.v1.Entry.ops:type_name -> raftlog.v1.Op
-	9,  // 1: raftlog.v1.Op.renew:type_name -> raftlog.v1.Renew
-	10, // 2: raftlog.v1.Op.file_final:type_name -> raftlog.v1.FileFinal
-	15, // 3: raftlog.v1.Op.change:type_name -> raftlog.v1.Change
-	12, // 4: raftlog.v1.Op.open_periods:type_name -> raftlog.v1.OpenPeriods
-	13, // 5: raftlog.v1.Op.credit:type_name -> raftlog.v1.Credit
-	17, // 6: raftlog.v1.Op.usage_batch:type_name -> raftlog.v1.UsageBatch
-	16, // 7: raftlog.v1.Op.seal:type_name -> raftlog.v1.Seal
+	13, // 1: raftlog.v1.Op.renew:type_name -> raftlog.v1.Renew
+	14, // 2: raftlog.v1.Op.file_final:type_name -> raftlog.v1.FileFinal
+	19, // 3: raftlog.v1.Op.change:type_name -> raftlog.v1.Change
+	16, // 4: raftlog.v1.Op.open_periods:type_name -> raftlog.v1.OpenPeriods
+	17, // 5: raftlog.v1.Op.credit:type_name -> raftlog.v1.Credit
+	21, // 6: raftlog.v1.Op.usage_batch:type_name -> raftlog.v1.UsageBatch
+	20, // 7: raftlog.v1.Op.seal:type_name -> raftlog.v1.Seal
 	2,  // 8: raftlog.v1.Op.bootstrap:type_name -> raftlog.v1.Bootstrap
 	3,  // 9: raftlog.v1.Op.tick:type_name -> raftlog.v1.Tick
-	4,  // 10: raftlog.v1.Op.fence:type_name -> raftlog.v1.Fence
-	5,  // 11: raftlog.v1.Op.alert_told:type_name -> raftlog.v1.AlertTold
-	7,  // 12: raftlog.v1.Ask.needs:type_name -> raftlog.v1.Need
-	6,  // 13: raftlog.v1.Renew.counters:type_name -> raftlog.v1.Counter
-	8,  // 14: raftlog.v1.Renew.asks:type_name -> raftlog.v1.Ask
-	6,  // 15: raftlog.v1.FileFinal.counters:type_name -> raftlog.v1.Counter
-	11, // 16: raftlog.v1.OpenPeriods.periods:type_name -> raftlog.v1.Period
-	14, // 17: raftlog.v1.Change.objects:type_name -> raftlog.v1.Object
-	11, // 18: raftlog.v1.Change.periods:type_name -> raftlog.v1.Period
-	18, // 19: raftlog.v1.UsageBatch.rows:type_name -> raftlog.v1.UsageRow
-	11, // 20: raftlog.v1.MetaState.periods:type_name -> raftlog.v1.Period
-	20, // 21: raftlog.v1.MetaState.weights:type_name -> raftlog.v1.TeamWeight
-	21, // 22: raftlog.v1.MetaState.reserves:type_name -> raftlog.v1.ClassReserve
-	24, // 23: raftlog.v1.ResourceState.periods:type_name -> raftlog.v1.BudgetPeriodState
-	23, // 24: raftlog.v1.ResourceState.rates:type_name -> raftlog.v1.CurrencyRate
-	26, // 25: raftlog.v1.CounterState.shares:type_name -> raftlog.v1.ShareState
-	28, // 26: raftlog.v1.MemberState.asks:type_name -> raftlog.v1.AskResultState
-	14, // 27: raftlog.v1.HistoryState.before:type_name -> raftlog.v1.Object
-	14, // 28: raftlog.v1.HistoryState.after:type_name -> raftlog.v1.Object
-	29, // [29:29] is the sub-list for method output_type
-	29, // [29:29] is the sub-list for method input_type
-	29, // [29:29] is the sub-list for extension type_name
-	29, // [29:29] is the sub-list for extension extendee
-	0,  // [0:29] is the sub-list for field type_name
+	8,  // 10: raftlog.v1.Op.fence:type_name -> raftlog.v1.Fence
+	9,  // 11: raftlog.v1.Op.alert_told:type_name -> raftlog.v1.AlertTold
+	4,  // 12: raftlog.v1.Op.set_node:type_name -> raftlog.v1.SetNode
+	5,  // 13: raftlog.v1.Op.remove_node:type_name -> raftlog.v1.RemoveNode
+	6,  // 14: raftlog.v1.Op.restore_chunk:type_name -> raftlog.v1.RestoreChunk
+	7,  // 15: raftlog.v1.Op.restore_commit:type_name -> raftlog.v1.RestoreCommit
+	11, // 16: raftlog.v1.Ask.needs:type_name -> raftlog.v1.Need
+	10, // 17: raftlog.v1.Renew.counters:type_name -> raftlog.v1.Counter
+	12, // 18: raftlog.v1.Renew.asks:type_name -> raftlog.v1.Ask
+	10, // 19: raftlog.v1.FileFinal.counters:type_name -> raftlog.v1.Counter
+	15, // 20: raftlog.v1.OpenPeriods.periods:type_name -> raftlog.v1.Period
+	18, // 21: raftlog.v1.Change.objects:type_name -> raftlog.v1.Object
+	15, // 22: raftlog.v1.Change.periods:type_name -> raftlog.v1.Period
+	22, // 23: raftlog.v1.UsageBatch.rows:type_name -> raftlog.v1.UsageRow
+	15, // 24: raftlog.v1.MetaState.periods:type_name -> raftlog.v1.Period
+	24, // 25: raftlog.v1.MetaState.weights:type_name -> raftlog.v1.TeamWeight
+	25, // 26: raftlog.v1.MetaState.reserves:type_name -> raftlog.v1.ClassReserve
+	28, // 27: raftlog.v1.ResourceState.periods:type_name -> raftlog.v1.BudgetPeriodState
+	27, // 28: raftlog.v1.ResourceState.rates:type_name -> raftlog.v1.CurrencyRate
+	30, // 29: raftlog.v1.CounterState.shares:type_name -> raftlog.v1.ShareState
+	32, // 30: raftlog.v1.MemberState.asks:type_name -> raftlog.v1.AskResultState
+	18, // 31: raftlog.v1.HistoryState.before:type_name -> raftlog.v1.Object
+	18, // 32: raftlog.v1.HistoryState.after:type_name -> raftlog.v1.Object
+	33, // [33:33] is the sub-list for method output_type
+	33, // [33:33] is the sub-list for method input_type
+	33, // [33:33] is the sub-list for extension type_name
+	33, // [33:33] is the sub-list for extension extendee
+	0,  // [0:33] is the sub-list for field type_name
 }
 
 func init() { file_raftlog_v1_raftlog_proto_init() }
@@ -3548,15 +4363,19 @@ func file_raftlog_v1_raftlog_proto_init() {
 		(*Op_Tick)(nil),
 		(*Op_Fence)(nil),
 		(*Op_AlertTold)(nil),
+		(*Op_SetNode)(nil),
+		(*Op_RemoveNode)(nil),
+		(*Op_RestoreChunk)(nil),
+		(*Op_RestoreCommit)(nil),
 	}
-	file_raftlog_v1_raftlog_proto_msgTypes[6].OneofWrappers = []any{}
+	file_raftlog_v1_raftlog_proto_msgTypes[10].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_raftlog_v1_raftlog_proto_rawDesc), len(file_raftlog_v1_raftlog_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   35,
+			NumMessages:   43,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

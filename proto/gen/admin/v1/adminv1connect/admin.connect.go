@@ -76,6 +76,10 @@ const (
 	// AdminServiceShowBudgetsProcedure is the fully-qualified name of the AdminService's ShowBudgets
 	// RPC.
 	AdminServiceShowBudgetsProcedure = "/admin.v1.AdminService/ShowBudgets"
+	// AdminServiceListRunsProcedure is the fully-qualified name of the AdminService's ListRuns RPC.
+	AdminServiceListRunsProcedure = "/admin.v1.AdminService/ListRuns"
+	// AdminServiceShowPoolsProcedure is the fully-qualified name of the AdminService's ShowPools RPC.
+	AdminServiceShowPoolsProcedure = "/admin.v1.AdminService/ShowPools"
 	// AdminServiceCreditBudgetProcedure is the fully-qualified name of the AdminService's CreditBudget
 	// RPC.
 	AdminServiceCreditBudgetProcedure = "/admin.v1.AdminService/CreditBudget"
@@ -87,6 +91,18 @@ const (
 	AdminServicePutPriceProcedure = "/admin.v1.AdminService/PutPrice"
 	// AdminServiceQueryUsageProcedure is the fully-qualified name of the AdminService's QueryUsage RPC.
 	AdminServiceQueryUsageProcedure = "/admin.v1.AdminService/QueryUsage"
+	// AdminServiceListMembersProcedure is the fully-qualified name of the AdminService's ListMembers
+	// RPC.
+	AdminServiceListMembersProcedure = "/admin.v1.AdminService/ListMembers"
+	// AdminServiceAddMemberProcedure is the fully-qualified name of the AdminService's AddMember RPC.
+	AdminServiceAddMemberProcedure = "/admin.v1.AdminService/AddMember"
+	// AdminServiceRemoveMemberProcedure is the fully-qualified name of the AdminService's RemoveMember
+	// RPC.
+	AdminServiceRemoveMemberProcedure = "/admin.v1.AdminService/RemoveMember"
+	// AdminServiceBackupProcedure is the fully-qualified name of the AdminService's Backup RPC.
+	AdminServiceBackupProcedure = "/admin.v1.AdminService/Backup"
+	// AdminServiceRestoreProcedure is the fully-qualified name of the AdminService's Restore RPC.
+	AdminServiceRestoreProcedure = "/admin.v1.AdminService/Restore"
 	// AdminServiceStatusProcedure is the fully-qualified name of the AdminService's Status RPC.
 	AdminServiceStatusProcedure = "/admin.v1.AdminService/Status"
 )
@@ -118,9 +134,14 @@ type AdminServiceClient interface {
 	ListCredentials(context.Context, *connect.Request[v1.ListCredentialsRequest]) (*connect.Response[v1.ListCredentialsResponse], error)
 	// ShowBudgets shows budgets to the nano-dollar. NOT_FOUND: no such team.
 	ShowBudgets(context.Context, *connect.Request[v1.ShowBudgetsRequest]) (*connect.Response[v1.ShowBudgetsResponse], error)
-	// CreditBudget gives a budget's open period more, audited; or less with a negative amount.
-	// NOT_FOUND: the team has no budget, or its period closed meanwhile. RESOURCE_EXHAUSTED: the period has had 1,024
-	// credits already.
+	// ListRuns lists the runs of a team that quotad remembers, those that spent most first. NOT_FOUND: no such team.
+	ListRuns(context.Context, *connect.Request[v1.ListRunsRequest]) (*connect.Response[v1.ListRunsResponse], error)
+	// ShowPools shows the rented limits of deployments: how much is left, and what each claimant has of it.
+	// NOT_FOUND: no such deployment.
+	ShowPools(context.Context, *connect.Request[v1.ShowPoolsRequest]) (*connect.Response[v1.ShowPoolsResponse], error)
+	// CreditBudget gives a budget's open period, or a run, more, audited; or less with a negative amount.
+	// NOT_FOUND: the team has no budget, its period closed meanwhile, or the run is not remembered. RESOURCE_EXHAUSTED:
+	// the period or the run has had 1,024 credits already.
 	CreditBudget(context.Context, *connect.Request[v1.CreditBudgetRequest]) (*connect.Response[v1.CreditBudgetResponse], error)
 	// PutBudget sets a team's budget; the spec has the shape of teams.*.budget in org.yaml. NOT_FOUND: no such team.
 	// ABORTED: as at CreateKey.
@@ -133,6 +154,24 @@ type AdminServiceClient interface {
 	// QueryUsage sums usage, which is kept by the hour for 40 days and by the day (UTC) for 400 days. A range is rounded
 	// outwards to what is kept.
 	QueryUsage(context.Context, *connect.Request[v1.QueryUsageRequest]) (*connect.Response[v1.QueryUsageResponse], error)
+	// ListMembers lists quotad's nodes and where they are.
+	ListMembers(context.Context, *connect.Request[v1.ListMembersRequest]) (*connect.Response[v1.ListMembersResponse], error)
+	// AddMember takes a node into the cluster, or says where one that is in it is now. A new one votes once it has caught
+	// up, which its state in ListMembers tells. Repeated, it changes nothing. ALREADY_EXISTS: another node is at one of
+	// its addresses.
+	AddMember(context.Context, *connect.Request[v1.AddMemberRequest]) (*connect.Response[v1.AddMemberResponse], error)
+	// RemoveMember takes a node out of the cluster; the node is told and stops. NOT_FOUND: no node is called so.
+	// FAILED_PRECONDITION (400): it is the last voter; or too few of the others answer to go on without it, and force is
+	// not set.
+	RemoveMember(context.Context, *connect.Request[v1.RemoveMemberRequest]) (*connect.Response[v1.RemoveMemberResponse], error)
+	// Backup streams the whole state as it is at one moment. The stream is complete if its trailer is right. It has no
+	// REST form and no deadline.
+	Backup(context.Context, *connect.Request[v1.BackupRequest]) (*connect.ServerStreamForClient[v1.BackupResponse], error)
+	// Restore replaces the whole state by that of a backup: the first message has the options, each a piece of the backup.
+	// INVALID_ARGUMENT: the backup is cut short, damaged or of a newer version. FAILED_PRECONDITION: it is of another
+	// cluster, and other_cluster is not set; or it has credentials sealed with a key that this node does not have. Nothing
+	// is changed then. It has no REST form and no deadline.
+	Restore(context.Context) *connect.ClientStreamForClient[v1.RestoreRequest, v1.RestoreResponse]
 	// Status shows the cluster and the sidecars.
 	Status(context.Context, *connect.Request[v1.StatusRequest]) (*connect.Response[v1.StatusResponse], error)
 }
@@ -208,6 +247,18 @@ func NewAdminServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(adminServiceMethods.ByName("ShowBudgets")),
 			connect.WithClientOptions(opts...),
 		),
+		listRuns: connect.NewClient[v1.ListRunsRequest, v1.ListRunsResponse](
+			httpClient,
+			baseURL+AdminServiceListRunsProcedure,
+			connect.WithSchema(adminServiceMethods.ByName("ListRuns")),
+			connect.WithClientOptions(opts...),
+		),
+		showPools: connect.NewClient[v1.ShowPoolsRequest, v1.ShowPoolsResponse](
+			httpClient,
+			baseURL+AdminServiceShowPoolsProcedure,
+			connect.WithSchema(adminServiceMethods.ByName("ShowPools")),
+			connect.WithClientOptions(opts...),
+		),
 		creditBudget: connect.NewClient[v1.CreditBudgetRequest, v1.CreditBudgetResponse](
 			httpClient,
 			baseURL+AdminServiceCreditBudgetProcedure,
@@ -238,6 +289,36 @@ func NewAdminServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(adminServiceMethods.ByName("QueryUsage")),
 			connect.WithClientOptions(opts...),
 		),
+		listMembers: connect.NewClient[v1.ListMembersRequest, v1.ListMembersResponse](
+			httpClient,
+			baseURL+AdminServiceListMembersProcedure,
+			connect.WithSchema(adminServiceMethods.ByName("ListMembers")),
+			connect.WithClientOptions(opts...),
+		),
+		addMember: connect.NewClient[v1.AddMemberRequest, v1.AddMemberResponse](
+			httpClient,
+			baseURL+AdminServiceAddMemberProcedure,
+			connect.WithSchema(adminServiceMethods.ByName("AddMember")),
+			connect.WithClientOptions(opts...),
+		),
+		removeMember: connect.NewClient[v1.RemoveMemberRequest, v1.RemoveMemberResponse](
+			httpClient,
+			baseURL+AdminServiceRemoveMemberProcedure,
+			connect.WithSchema(adminServiceMethods.ByName("RemoveMember")),
+			connect.WithClientOptions(opts...),
+		),
+		backup: connect.NewClient[v1.BackupRequest, v1.BackupResponse](
+			httpClient,
+			baseURL+AdminServiceBackupProcedure,
+			connect.WithSchema(adminServiceMethods.ByName("Backup")),
+			connect.WithClientOptions(opts...),
+		),
+		restore: connect.NewClient[v1.RestoreRequest, v1.RestoreResponse](
+			httpClient,
+			baseURL+AdminServiceRestoreProcedure,
+			connect.WithSchema(adminServiceMethods.ByName("Restore")),
+			connect.WithClientOptions(opts...),
+		),
 		status: connect.NewClient[v1.StatusRequest, v1.StatusResponse](
 			httpClient,
 			baseURL+AdminServiceStatusProcedure,
@@ -259,11 +340,18 @@ type adminServiceClient struct {
 	setCredential   *connect.Client[v1.SetCredentialRequest, v1.SetCredentialResponse]
 	listCredentials *connect.Client[v1.ListCredentialsRequest, v1.ListCredentialsResponse]
 	showBudgets     *connect.Client[v1.ShowBudgetsRequest, v1.ShowBudgetsResponse]
+	listRuns        *connect.Client[v1.ListRunsRequest, v1.ListRunsResponse]
+	showPools       *connect.Client[v1.ShowPoolsRequest, v1.ShowPoolsResponse]
 	creditBudget    *connect.Client[v1.CreditBudgetRequest, v1.CreditBudgetResponse]
 	putBudget       *connect.Client[v1.PutBudgetRequest, v1.PutBudgetResponse]
 	putAlias        *connect.Client[v1.PutAliasRequest, v1.PutAliasResponse]
 	putPrice        *connect.Client[v1.PutPriceRequest, v1.PutPriceResponse]
 	queryUsage      *connect.Client[v1.QueryUsageRequest, v1.QueryUsageResponse]
+	listMembers     *connect.Client[v1.ListMembersRequest, v1.ListMembersResponse]
+	addMember       *connect.Client[v1.AddMemberRequest, v1.AddMemberResponse]
+	removeMember    *connect.Client[v1.RemoveMemberRequest, v1.RemoveMemberResponse]
+	backup          *connect.Client[v1.BackupRequest, v1.BackupResponse]
+	restore         *connect.Client[v1.RestoreRequest, v1.RestoreResponse]
 	status          *connect.Client[v1.StatusRequest, v1.StatusResponse]
 }
 
@@ -317,6 +405,16 @@ func (c *adminServiceClient) ShowBudgets(ctx context.Context, req *connect.Reque
 	return c.showBudgets.CallUnary(ctx, req)
 }
 
+// ListRuns calls admin.v1.AdminService.ListRuns.
+func (c *adminServiceClient) ListRuns(ctx context.Context, req *connect.Request[v1.ListRunsRequest]) (*connect.Response[v1.ListRunsResponse], error) {
+	return c.listRuns.CallUnary(ctx, req)
+}
+
+// ShowPools calls admin.v1.AdminService.ShowPools.
+func (c *adminServiceClient) ShowPools(ctx context.Context, req *connect.Request[v1.ShowPoolsRequest]) (*connect.Response[v1.ShowPoolsResponse], error) {
+	return c.showPools.CallUnary(ctx, req)
+}
+
 // CreditBudget calls admin.v1.AdminService.CreditBudget.
 func (c *adminServiceClient) CreditBudget(ctx context.Context, req *connect.Request[v1.CreditBudgetRequest]) (*connect.Response[v1.CreditBudgetResponse], error) {
 	return c.creditBudget.CallUnary(ctx, req)
@@ -340,6 +438,31 @@ func (c *adminServiceClient) PutPrice(ctx context.Context, req *connect.Request[
 // QueryUsage calls admin.v1.AdminService.QueryUsage.
 func (c *adminServiceClient) QueryUsage(ctx context.Context, req *connect.Request[v1.QueryUsageRequest]) (*connect.Response[v1.QueryUsageResponse], error) {
 	return c.queryUsage.CallUnary(ctx, req)
+}
+
+// ListMembers calls admin.v1.AdminService.ListMembers.
+func (c *adminServiceClient) ListMembers(ctx context.Context, req *connect.Request[v1.ListMembersRequest]) (*connect.Response[v1.ListMembersResponse], error) {
+	return c.listMembers.CallUnary(ctx, req)
+}
+
+// AddMember calls admin.v1.AdminService.AddMember.
+func (c *adminServiceClient) AddMember(ctx context.Context, req *connect.Request[v1.AddMemberRequest]) (*connect.Response[v1.AddMemberResponse], error) {
+	return c.addMember.CallUnary(ctx, req)
+}
+
+// RemoveMember calls admin.v1.AdminService.RemoveMember.
+func (c *adminServiceClient) RemoveMember(ctx context.Context, req *connect.Request[v1.RemoveMemberRequest]) (*connect.Response[v1.RemoveMemberResponse], error) {
+	return c.removeMember.CallUnary(ctx, req)
+}
+
+// Backup calls admin.v1.AdminService.Backup.
+func (c *adminServiceClient) Backup(ctx context.Context, req *connect.Request[v1.BackupRequest]) (*connect.ServerStreamForClient[v1.BackupResponse], error) {
+	return c.backup.CallServerStream(ctx, req)
+}
+
+// Restore calls admin.v1.AdminService.Restore.
+func (c *adminServiceClient) Restore(ctx context.Context) *connect.ClientStreamForClient[v1.RestoreRequest, v1.RestoreResponse] {
+	return c.restore.CallClientStream(ctx)
 }
 
 // Status calls admin.v1.AdminService.Status.
@@ -374,9 +497,14 @@ type AdminServiceHandler interface {
 	ListCredentials(context.Context, *connect.Request[v1.ListCredentialsRequest]) (*connect.Response[v1.ListCredentialsResponse], error)
 	// ShowBudgets shows budgets to the nano-dollar. NOT_FOUND: no such team.
 	ShowBudgets(context.Context, *connect.Request[v1.ShowBudgetsRequest]) (*connect.Response[v1.ShowBudgetsResponse], error)
-	// CreditBudget gives a budget's open period more, audited; or less with a negative amount.
-	// NOT_FOUND: the team has no budget, or its period closed meanwhile. RESOURCE_EXHAUSTED: the period has had 1,024
-	// credits already.
+	// ListRuns lists the runs of a team that quotad remembers, those that spent most first. NOT_FOUND: no such team.
+	ListRuns(context.Context, *connect.Request[v1.ListRunsRequest]) (*connect.Response[v1.ListRunsResponse], error)
+	// ShowPools shows the rented limits of deployments: how much is left, and what each claimant has of it.
+	// NOT_FOUND: no such deployment.
+	ShowPools(context.Context, *connect.Request[v1.ShowPoolsRequest]) (*connect.Response[v1.ShowPoolsResponse], error)
+	// CreditBudget gives a budget's open period, or a run, more, audited; or less with a negative amount.
+	// NOT_FOUND: the team has no budget, its period closed meanwhile, or the run is not remembered. RESOURCE_EXHAUSTED:
+	// the period or the run has had 1,024 credits already.
 	CreditBudget(context.Context, *connect.Request[v1.CreditBudgetRequest]) (*connect.Response[v1.CreditBudgetResponse], error)
 	// PutBudget sets a team's budget; the spec has the shape of teams.*.budget in org.yaml. NOT_FOUND: no such team.
 	// ABORTED: as at CreateKey.
@@ -389,6 +517,24 @@ type AdminServiceHandler interface {
 	// QueryUsage sums usage, which is kept by the hour for 40 days and by the day (UTC) for 400 days. A range is rounded
 	// outwards to what is kept.
 	QueryUsage(context.Context, *connect.Request[v1.QueryUsageRequest]) (*connect.Response[v1.QueryUsageResponse], error)
+	// ListMembers lists quotad's nodes and where they are.
+	ListMembers(context.Context, *connect.Request[v1.ListMembersRequest]) (*connect.Response[v1.ListMembersResponse], error)
+	// AddMember takes a node into the cluster, or says where one that is in it is now. A new one votes once it has caught
+	// up, which its state in ListMembers tells. Repeated, it changes nothing. ALREADY_EXISTS: another node is at one of
+	// its addresses.
+	AddMember(context.Context, *connect.Request[v1.AddMemberRequest]) (*connect.Response[v1.AddMemberResponse], error)
+	// RemoveMember takes a node out of the cluster; the node is told and stops. NOT_FOUND: no node is called so.
+	// FAILED_PRECONDITION (400): it is the last voter; or too few of the others answer to go on without it, and force is
+	// not set.
+	RemoveMember(context.Context, *connect.Request[v1.RemoveMemberRequest]) (*connect.Response[v1.RemoveMemberResponse], error)
+	// Backup streams the whole state as it is at one moment. The stream is complete if its trailer is right. It has no
+	// REST form and no deadline.
+	Backup(context.Context, *connect.Request[v1.BackupRequest], *connect.ServerStream[v1.BackupResponse]) error
+	// Restore replaces the whole state by that of a backup: the first message has the options, each a piece of the backup.
+	// INVALID_ARGUMENT: the backup is cut short, damaged or of a newer version. FAILED_PRECONDITION: it is of another
+	// cluster, and other_cluster is not set; or it has credentials sealed with a key that this node does not have. Nothing
+	// is changed then. It has no REST form and no deadline.
+	Restore(context.Context, *connect.ClientStream[v1.RestoreRequest]) (*connect.Response[v1.RestoreResponse], error)
 	// Status shows the cluster and the sidecars.
 	Status(context.Context, *connect.Request[v1.StatusRequest]) (*connect.Response[v1.StatusResponse], error)
 }
@@ -460,6 +606,18 @@ func NewAdminServiceHandler(svc AdminServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(adminServiceMethods.ByName("ShowBudgets")),
 		connect.WithHandlerOptions(opts...),
 	)
+	adminServiceListRunsHandler := connect.NewUnaryHandler(
+		AdminServiceListRunsProcedure,
+		svc.ListRuns,
+		connect.WithSchema(adminServiceMethods.ByName("ListRuns")),
+		connect.WithHandlerOptions(opts...),
+	)
+	adminServiceShowPoolsHandler := connect.NewUnaryHandler(
+		AdminServiceShowPoolsProcedure,
+		svc.ShowPools,
+		connect.WithSchema(adminServiceMethods.ByName("ShowPools")),
+		connect.WithHandlerOptions(opts...),
+	)
 	adminServiceCreditBudgetHandler := connect.NewUnaryHandler(
 		AdminServiceCreditBudgetProcedure,
 		svc.CreditBudget,
@@ -490,6 +648,36 @@ func NewAdminServiceHandler(svc AdminServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(adminServiceMethods.ByName("QueryUsage")),
 		connect.WithHandlerOptions(opts...),
 	)
+	adminServiceListMembersHandler := connect.NewUnaryHandler(
+		AdminServiceListMembersProcedure,
+		svc.ListMembers,
+		connect.WithSchema(adminServiceMethods.ByName("ListMembers")),
+		connect.WithHandlerOptions(opts...),
+	)
+	adminServiceAddMemberHandler := connect.NewUnaryHandler(
+		AdminServiceAddMemberProcedure,
+		svc.AddMember,
+		connect.WithSchema(adminServiceMethods.ByName("AddMember")),
+		connect.WithHandlerOptions(opts...),
+	)
+	adminServiceRemoveMemberHandler := connect.NewUnaryHandler(
+		AdminServiceRemoveMemberProcedure,
+		svc.RemoveMember,
+		connect.WithSchema(adminServiceMethods.ByName("RemoveMember")),
+		connect.WithHandlerOptions(opts...),
+	)
+	adminServiceBackupHandler := connect.NewServerStreamHandler(
+		AdminServiceBackupProcedure,
+		svc.Backup,
+		connect.WithSchema(adminServiceMethods.ByName("Backup")),
+		connect.WithHandlerOptions(opts...),
+	)
+	adminServiceRestoreHandler := connect.NewClientStreamHandler(
+		AdminServiceRestoreProcedure,
+		svc.Restore,
+		connect.WithSchema(adminServiceMethods.ByName("Restore")),
+		connect.WithHandlerOptions(opts...),
+	)
 	adminServiceStatusHandler := connect.NewUnaryHandler(
 		AdminServiceStatusProcedure,
 		svc.Status,
@@ -518,6 +706,10 @@ func NewAdminServiceHandler(svc AdminServiceHandler, opts ...connect.HandlerOpti
 			adminServiceListCredentialsHandler.ServeHTTP(w, r)
 		case AdminServiceShowBudgetsProcedure:
 			adminServiceShowBudgetsHandler.ServeHTTP(w, r)
+		case AdminServiceListRunsProcedure:
+			adminServiceListRunsHandler.ServeHTTP(w, r)
+		case AdminServiceShowPoolsProcedure:
+			adminServiceShowPoolsHandler.ServeHTTP(w, r)
 		case AdminServiceCreditBudgetProcedure:
 			adminServiceCreditBudgetHandler.ServeHTTP(w, r)
 		case AdminServicePutBudgetProcedure:
@@ -528,6 +720,16 @@ func NewAdminServiceHandler(svc AdminServiceHandler, opts ...connect.HandlerOpti
 			adminServicePutPriceHandler.ServeHTTP(w, r)
 		case AdminServiceQueryUsageProcedure:
 			adminServiceQueryUsageHandler.ServeHTTP(w, r)
+		case AdminServiceListMembersProcedure:
+			adminServiceListMembersHandler.ServeHTTP(w, r)
+		case AdminServiceAddMemberProcedure:
+			adminServiceAddMemberHandler.ServeHTTP(w, r)
+		case AdminServiceRemoveMemberProcedure:
+			adminServiceRemoveMemberHandler.ServeHTTP(w, r)
+		case AdminServiceBackupProcedure:
+			adminServiceBackupHandler.ServeHTTP(w, r)
+		case AdminServiceRestoreProcedure:
+			adminServiceRestoreHandler.ServeHTTP(w, r)
 		case AdminServiceStatusProcedure:
 			adminServiceStatusHandler.ServeHTTP(w, r)
 		default:
@@ -579,6 +781,14 @@ func (UnimplementedAdminServiceHandler) ShowBudgets(context.Context, *connect.Re
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("admin.v1.AdminService.ShowBudgets is not implemented"))
 }
 
+func (UnimplementedAdminServiceHandler) ListRuns(context.Context, *connect.Request[v1.ListRunsRequest]) (*connect.Response[v1.ListRunsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("admin.v1.AdminService.ListRuns is not implemented"))
+}
+
+func (UnimplementedAdminServiceHandler) ShowPools(context.Context, *connect.Request[v1.ShowPoolsRequest]) (*connect.Response[v1.ShowPoolsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("admin.v1.AdminService.ShowPools is not implemented"))
+}
+
 func (UnimplementedAdminServiceHandler) CreditBudget(context.Context, *connect.Request[v1.CreditBudgetRequest]) (*connect.Response[v1.CreditBudgetResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("admin.v1.AdminService.CreditBudget is not implemented"))
 }
@@ -597,6 +807,26 @@ func (UnimplementedAdminServiceHandler) PutPrice(context.Context, *connect.Reque
 
 func (UnimplementedAdminServiceHandler) QueryUsage(context.Context, *connect.Request[v1.QueryUsageRequest]) (*connect.Response[v1.QueryUsageResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("admin.v1.AdminService.QueryUsage is not implemented"))
+}
+
+func (UnimplementedAdminServiceHandler) ListMembers(context.Context, *connect.Request[v1.ListMembersRequest]) (*connect.Response[v1.ListMembersResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("admin.v1.AdminService.ListMembers is not implemented"))
+}
+
+func (UnimplementedAdminServiceHandler) AddMember(context.Context, *connect.Request[v1.AddMemberRequest]) (*connect.Response[v1.AddMemberResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("admin.v1.AdminService.AddMember is not implemented"))
+}
+
+func (UnimplementedAdminServiceHandler) RemoveMember(context.Context, *connect.Request[v1.RemoveMemberRequest]) (*connect.Response[v1.RemoveMemberResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("admin.v1.AdminService.RemoveMember is not implemented"))
+}
+
+func (UnimplementedAdminServiceHandler) Backup(context.Context, *connect.Request[v1.BackupRequest], *connect.ServerStream[v1.BackupResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("admin.v1.AdminService.Backup is not implemented"))
+}
+
+func (UnimplementedAdminServiceHandler) Restore(context.Context, *connect.ClientStream[v1.RestoreRequest]) (*connect.Response[v1.RestoreResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("admin.v1.AdminService.Restore is not implemented"))
 }
 
 func (UnimplementedAdminServiceHandler) Status(context.Context, *connect.Request[v1.StatusRequest]) (*connect.Response[v1.StatusResponse], error) {
