@@ -1,6 +1,7 @@
 package fire
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 
 	quotav1 "github.com/sluice-gateway/sluice/proto/gen/quota/v1"
 )
@@ -25,11 +27,13 @@ type Client struct {
 	Identity    string
 	Incarnation uint64
 	Nodes       []string // where to dial each node
+	Follow      bool     // go where a node says that the leader is
 
 	// Told hears of everything the node sends; nil for nobody.
 	Told func(*quotav1.SessionResponse)
 
-	next   int // node to ask
+	next   int    // node to ask
+	hint   string // or, once, who is said to lead
 	conn   *grpc.ClientConn
 	stream grpc.BidiStreamingClient[quotav1.SessionRequest, quotav1.SessionResponse]
 	cancel context.CancelFunc
@@ -70,6 +74,9 @@ func (c *Client) until(ctx context.Context, send *quotav1.SessionRequest, answer
 		last = err
 		c.Close()
 		c.next++
+		if c.hint = ""; c.Follow {
+			c.hint = leaderOf(err)
+		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(againAfter):
@@ -116,8 +123,18 @@ func (c *Client) try(ctx context.Context, send *quotav1.SessionRequest, answers 
 	}
 }
 
+// leaderOf is who a node says leads.
+func leaderOf(err error) string {
+	for _, d := range status.Convert(err).Details() {
+		if n, ok := d.(*quotav1.NotLeader); ok {
+			return n.GetLeaderAddress()
+		}
+	}
+	return ""
+}
+
 func (c *Client) connect() error {
-	address := c.Nodes[c.next%len(c.Nodes)]
+	address := cmp.Or(c.hint, c.Nodes[c.next%len(c.Nodes)])
 	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDisableRetry(), grpc.WithNoProxy(), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(messageMax)))
 	if err != nil {

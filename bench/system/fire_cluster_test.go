@@ -162,36 +162,44 @@ func (c *cluster) faultFile(name string) *faults {
 
 func (c *cluster) makeNodes(n int) {
 	c.t.Helper()
-	key := filepath.Join(c.t.TempDir(), "seal.key")
-	if err := os.WriteFile(key, []byte(sum("seal")+"\n"), 0o600); err != nil {
+	c.key = filepath.Join(c.t.TempDir(), "seal.key")
+	if err := os.WriteFile(c.key, []byte(sum("seal")+"\n"), 0o600); err != nil {
 		c.t.Fatal(err)
 	}
-	var peers []string
 	for i := range n {
-		nd := &node{
-			id: fmt.Sprintf("quotad-%d", i), raft: freePort(c.t), plane: freePort(c.t), admin: freePort(c.t),
-			dir: filepath.Join(c.t.TempDir(), "data"),
-		}
-		c.nodes = append(c.nodes, nd)
-		peers = append(peers, fmt.Sprintf("%s=%s/%s/%s", nd.id, nd.raft, nd.plane, nd.admin))
+		c.nodes = append(c.nodes, c.makeNode(fmt.Sprintf("quotad-%d", i)))
+	}
+	var peers []string
+	for _, nd := range c.nodes {
+		peers = append(peers, nd.peer())
 	}
 	for _, nd := range c.nodes {
-		nd.args = []string{
-			"serve", "--dev", "--id", nd.id, "--data-dir", nd.dir, "--listen", nd.plane, "--raft-listen", nd.raft,
-			"--admin-listen", nd.admin, "--key-file", key, "--peers", strings.Join(peers, ","),
-		}
-		f := c.faultFile(nd.id)
-		for _, other := range c.nodes {
-			if other != nd {
-				l := c.link(other.raft)
-				c.raft[[2]string{nd.id, other.id}] = l
-				f.fixed = append(f.fixed, "dial "+other.raft+" "+l.Addr())
-			}
+		nd.args = append(nd.args, "--peers", strings.Join(peers, ","))
+		f := c.faults[nd.id]
+		for _, other := range c.others(nd) {
+			l := c.link(other.raft)
+			c.raft[[2]string{nd.id, other.id}] = l
+			f.fixed = append(f.fixed, "dial "+other.raft+" "+l.Addr())
 		}
 		f.fixed = append(f.fixed, c.always...)
 		f.set(c.t)
 	}
 }
+
+// makeNode is a node that does not know any other yet.
+func (c *cluster) makeNode(id string) *node {
+	c.t.Helper()
+	nd := &node{id: id, raft: freePort(c.t), plane: freePort(c.t), admin: freePort(c.t), dir: filepath.Join(c.t.TempDir(), "data")}
+	nd.args = []string{
+		"serve", "--dev", "--id", nd.id, "--data-dir", nd.dir, "--listen", nd.plane, "--raft-listen", nd.raft,
+		"--admin-listen", nd.admin, "--key-file", c.key,
+	}
+	c.faultFile(id).set(c.t)
+	return nd
+}
+
+// peer is the node in the words of --peers and of member add.
+func (nd *node) peer() string { return fmt.Sprintf("%s=%s/%s/%s", nd.id, nd.raft, nd.plane, nd.admin) }
 
 func (c *cluster) makeCar(name, dir string) *sidecar {
 	c.t.Helper()
@@ -217,7 +225,7 @@ func (c *cluster) makeCar(name, dir string) *sidecar {
 func (c *cluster) spawn(name, program string, args []string) *process {
 	c.t.Helper()
 	dir := c.exe[name]
-	if dir == "" {
+	if dir == "" { // the present ones
 		var err error
 		if dir, err = faulty(); err != nil {
 			c.t.Fatal(err)

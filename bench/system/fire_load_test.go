@@ -116,7 +116,7 @@ func (w *traffic) answered() {
 // outcome that nobody knows makes a history hard to check.
 func (w *traffic) account(i int, resource uint64, period uint32) {
 	random := rand.New(rand.NewPCG(uint64(i), 1))
-	client := &fire.Client{Identity: fmt.Sprintf("account-%d", i), Incarnation: rand.Uint64() | 1}
+	client := &fire.Client{Identity: fmt.Sprintf("account-%d", i), Incarnation: rand.Uint64() | 1, Follow: true}
 	for _, nd := range w.c.nodes {
 		client.Nodes = append(client.Nodes, nd.plane)
 	}

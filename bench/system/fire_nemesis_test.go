@@ -173,6 +173,8 @@ var nemeses = []nemesis{
 	{name: "clocks an hour off, 5% fast and slow", over: 90, play: clocksOff},
 	{name: "month ends at one node", play: monthEnds},
 
+	{name: "leader replaced by a new node", play: replaced},
+
 	{name: "a sidecar's disk cloned", play: cloned, books: carsDied},
 	{name: "a sidecar's disk put back", play: rolledBack, refused: killed, books: disksLost},
 	{name: "300 come back at once", play: herd},
@@ -199,4 +201,38 @@ func parted(in, out fire.Trouble) func(*cluster) int {
 		c.part(old, whole, whole)
 		c.pass(time.Second)
 	})
+}
+
+// replaced takes a new node in and the leader out; and then, when the new one leads, the old one again, with an empty
+// disk, in the new one's place.
+func replaced(c *cluster) (times int) {
+	old := c.awaitLeader(nil)
+	fresh := c.joins("quotad-3")
+	c.leaves(old)
+	c.pass(2 * time.Second)
+	c.lead(fresh)
+	c.joins(old.id)
+	c.leaves(fresh)
+	c.pass(2 * time.Second)
+	return 2
+}
+
+// joins starts a node on an empty disk and takes it into the cluster.
+func (c *cluster) joins(id string) *node {
+	c.t.Helper()
+	nd := c.makeNode(id)
+	nd.args = append(nd.args, "--join")
+	c.startNode(nd)
+	c.quotad("member", "add", nd.peer())
+	c.nodes = append(c.nodes, nd)
+	return nd
+}
+
+// leaves takes a node out of the cluster and ends it.
+func (c *cluster) leaves(nd *node) {
+	c.t.Helper()
+	c.quotad("member", "remove", nd.id)
+	nd.kill()
+	c.nodes = c.others(nd)
+	c.awaitLeader(nil)
 }

@@ -53,7 +53,7 @@ type Config struct {
 	// WallOf asks another node what its wall clock shows: a month turns for all when it has turned for two. Nil where
 	// there is nobody to ask.
 	WallOf func(ctx context.Context, p Peer) (time.Time, error)
-	Build string // version of the program, noted in the directory
+	Build  string // version of the program, noted in the directory
 
 	FlushEvery time.Duration // how often the state file is written; default 10 s; the log covers the gap
 	Ledger     ledger.Config // the same on each node

@@ -3,7 +3,9 @@ package replica
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"maps"
 	"math"
+	"slices"
 
 	raftlogv1 "github.com/sluice-gateway/sluice/proto/gen/raftlog/v1"
 	"github.com/sluice-gateway/sluice/quotad/internal/registry"
@@ -15,8 +17,10 @@ import (
 func (m *Machine) each(put func(store.Record)) {
 	put(record(metaKey, m.meta()))
 	for _, r := range m.Ledger.Resources() {
-		s, _ := m.Ledger.ResourceState(r.ID)
-		put(record(resourceKey(r.ID), resourceTo(s)))
+		for _, one := range append([]ledger.Resource{r}, m.Ledger.Children(r.ID)...) {
+			s, _ := m.Ledger.ResourceState(one.ID)
+			put(record(resourceKey(one.ID), resourceTo(s)))
+		}
 	}
 	for _, member := range m.Ledger.Members() {
 		s, _ := m.Ledger.MemberState(member.Incarnation)
@@ -39,6 +43,13 @@ func (m *Machine) each(put func(store.Record)) {
 	}
 	for _, name := range m.SealedNames() {
 		put(record(sealedKey(name), m.sealed[name]))
+	}
+	for _, id := range slices.Sorted(maps.Keys(m.nodes)) {
+		put(record(nodeKey(id), m.nodes[id]))
+	}
+	for i, piece := range m.staging.pieces {
+		number := uint32(i)
+		put(record(pieceKey(number), &raftlogv1.RestoreChunkState{Id: m.staging.id, Number: number, Data: piece}))
 	}
 }
 
