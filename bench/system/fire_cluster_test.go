@@ -93,6 +93,7 @@ func (f *faults) set(t *testing.T, lines ...string) {
 // cluster is three nodes and some sidecars with a link between any two of them that talk.
 type cluster struct {
 	*stack
+	key     string   // file that seals credentials
 	always  []string // faults that every node has all the time
 	faults  map[string]*faults
 	raft    map[[2]string]*fire.Link // who dials, whom

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -29,6 +30,7 @@ const (
 // budget of their own and keep a history.
 type traffic struct {
 	c       *cluster
+	nodes   []*node // of the start
 	stop    context.CancelFunc
 	ctx     context.Context
 	work    sync.WaitGroup
@@ -43,7 +45,7 @@ type traffic struct {
 
 func (c *cluster) startTraffic() *traffic {
 	c.t.Helper()
-	w := &traffic{c: c, last: time.Now(), ok: map[string]int{}, refused: map[string]int{}}
+	w := &traffic{c: c, nodes: slices.Clone(c.nodes), last: time.Now(), ok: map[string]int{}, refused: map[string]int{}}
 	c.traffic = w
 	w.ctx, w.stop = context.WithCancel(c.t.Context())
 	for _, sc := range c.sidecars {
@@ -79,12 +81,12 @@ func (w *traffic) call(sc *sidecar, key, name, model string, rate float64) {
 		},
 	}
 	w.work.Go(func() {
-		var slices sync.WaitGroup
-		defer slices.Wait()
+		var parts sync.WaitGroup
+		defer parts.Wait()
 		next := time.NewTicker(time.Second)
 		defer next.Stop()
 		for {
-			slices.Go(func() {
+			parts.Go(func() {
 				if _, err := load.Run(context.Background(), cfg); err != nil {
 					w.fault("load: %v", err)
 				}
@@ -117,7 +119,7 @@ func (w *traffic) answered() {
 func (w *traffic) account(i int, resource uint64, period uint32) {
 	random := rand.New(rand.NewPCG(uint64(i), 1))
 	client := &fire.Client{Identity: fmt.Sprintf("account-%d", i), Incarnation: rand.Uint64() | 1, Follow: true}
-	for _, nd := range w.c.nodes {
+	for _, nd := range w.nodes {
 		client.Nodes = append(client.Nodes, nd.plane)
 	}
 	defer client.Close()
@@ -142,7 +144,7 @@ func (w *traffic) account(i int, resource uint64, period uint32) {
 func (w *traffic) look(number int) {
 	random := rand.New(rand.NewPCG(1, 1))
 	for n := 0; w.ctx.Err() == nil; n++ {
-		nd := w.c.nodes[random.IntN(len(w.c.nodes))]
+		nd := w.nodes[random.IntN(len(w.nodes))]
 		if n%8 == 0 {
 			amount := random.Int64N(poolCap/10) - poolCap/20
 			_ = w.history.Do(number, fire.Credit{Amount: amount}, func() (any, error) {
@@ -159,7 +161,7 @@ func (w *traffic) look(number int) {
 // credit is sent again, as the same one, until it is taken.
 func (w *traffic) credit(amount int64, id string) error {
 	for end := time.Now().Add(wait); ; {
-		for _, nd := range w.c.nodes {
+		for _, nd := range w.nodes {
 			ctx, cancel := context.WithTimeout(w.c.t.Context(), time.Second)
 			_, err := adminv1connect.NewAdminServiceClient(quick, "http://"+nd.admin).CreditBudget(ctx,
 				connect.NewRequest(&adminv1.CreditBudgetRequest{Team: "p", AmountNano: amount, Reason: "fire", Id: id}))
