@@ -1,6 +1,8 @@
 package fault
 
 import (
+	"os/exec"
+	"strings"
 	"testing"
 	"time"
 )
@@ -27,5 +29,22 @@ func TestDrift(t *testing.T) {
 	}
 	if got := drifted(time.Hour, -50_000); got != -3*time.Minute {
 		t.Errorf("-5%% of an hour: %v", got)
+	}
+}
+
+// TestShippedBinariesHaveNoFaults: what is built without the tag must not even contain this package.
+func TestShippedBinariesHaveNoFaults(t *testing.T) {
+	deps := func(tags string) string {
+		out, err := exec.Command("go", "list", "-tags", tags, "-deps", "../../quotad/cmd/quotad", "../../sidecar/cmd/sidecar").CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		return string(out)
+	}
+	if strings.Contains(deps(""), "/bench/") {
+		t.Error("they do")
+	}
+	if !strings.Contains(deps("faults"), "/bench/fault\n") {
+		t.Error("with the tag they do not either: this test proves nothing")
 	}
 }
