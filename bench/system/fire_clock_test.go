@@ -35,7 +35,7 @@ func clocksOff(c *cluster) (times int) {
 	c.faults["sidecar-1"].set(c.t, "drift -50000")
 	for _, nd := range c.nodes {
 		c.lead(nd)
-		c.pass(3 * time.Second)
+		c.pass(2 * time.Second)
 		times++
 	}
 	// Steps while it leads.

@@ -34,7 +34,6 @@ func killedAtPoints(c *cluster) (times int) {
 			c.dies(nd)
 			times++
 		}
-		c.pass(500 * time.Millisecond)
 	}
 	return times
 }
@@ -58,7 +57,7 @@ func killedAtRestore(c *cluster) (times int) {
 func (c *cluster) outrun(dead *node) {
 	c.t.Helper()
 	had := c.applied(c.awaitLeader(dead))
-	c.eventually("the log is cut", func() bool { return c.applied(c.awaitLeader(dead)) > had+500 })
+	c.eventually("the log is cut", func() bool { return c.applied(c.awaitLeader(dead)) > had+250 })
 }
 
 // applied is the index a node stands at.

@@ -38,7 +38,7 @@ var (
 
 // nemeses are played one after another, each with a cluster of its own. One that is new needs a line here.
 var nemeses = []nemesis{
-	{name: "leader killed", play: rounds(4, func(c *cluster, _ int) {
+	{name: "leader killed", play: rounds(3, func(c *cluster, _ int) {
 		old := c.awaitLeader(nil)
 		old.kill()
 		c.awaitLeader(old)
@@ -46,7 +46,7 @@ var nemeses = []nemesis{
 		c.startNode(old)
 		c.pass(time.Second)
 	})},
-	{name: "followers killed", play: rounds(4, func(c *cluster, i int) {
+	{name: "followers killed", play: rounds(3, func(c *cluster, i int) {
 		one := c.others(c.awaitLeader(nil))[i%2]
 		one.kill()
 		c.pass(2 * time.Second)
@@ -94,7 +94,7 @@ var nemeses = []nemesis{
 	{name: "leader cut off", play: parted(fire.Cut, fire.Cut)},
 	{name: "leader is not heard", play: parted(back, forth)},
 	{name: "leader hears nothing", play: parted(forth, back)},
-	{name: "follower cut off", play: rounds(3, func(c *cluster, i int) {
+	{name: "follower cut off", play: rounds(2, func(c *cluster, i int) {
 		one := c.others(c.awaitLeader(nil))[i%2]
 		c.part(one, fire.Cut, fire.Cut)
 		c.pass(3 * time.Second)
@@ -129,9 +129,9 @@ var nemeses = []nemesis{
 			l.Set(fire.Trouble{Delay: 40 * time.Millisecond, PerSec: 500_000})
 		}
 		c.planes(nil, fire.Trouble{Delay: 80 * time.Millisecond, PerSec: 200_000})
-		c.pass(12 * time.Second)
+		c.pass(8 * time.Second)
 	})},
-	{name: "connections torn", play: rounds(30, func(c *cluster, i int) {
+	{name: "connections torn", play: rounds(20, func(c *cluster, i int) {
 		for _, l := range c.raft {
 			l.Reset()
 		}
@@ -147,7 +147,7 @@ var nemeses = []nemesis{
 		for _, nd := range c.nodes {
 			c.faults[nd.id].set(c.t, "slow log 30ms")
 		}
-		c.pass(12 * time.Second)
+		c.pass(8 * time.Second)
 	})},
 	{name: "leader's disk hangs", refused: []string{away}, gap: 5 * time.Second, play: rounds(2, func(c *cluster, _ int) {
 		old := c.awaitLeader(nil)
@@ -166,7 +166,7 @@ var nemeses = []nemesis{
 	})},
 
 	{name: "killed at every point", always: []string{often}, play: killedAtPoints},
-	{name: "killed while a snapshot arrives", always: []string{often}, play: killedAtRestore},
+	{name: "killed while a snapshot arrives", always: []string{"often 200"}, play: killedAtRestore},
 	{name: "files damaged", always: []string{often}, play: damaged},
 	{name: "power cut", always: []string{often}, refused: []string{away}, gap: 8 * time.Second, play: powerCuts},
 
@@ -193,7 +193,7 @@ func rounds(n int, play func(c *cluster, i int)) func(*cluster) int {
 
 // parted parts the leader from the others: in on what they dial to it, out on what it dials.
 func parted(in, out fire.Trouble) func(*cluster) int {
-	return rounds(3, func(c *cluster, _ int) {
+	return rounds(2, func(c *cluster, _ int) {
 		old := c.awaitLeader(nil)
 		c.part(old, in, out)
 		c.awaitLeader(old)
