@@ -21,11 +21,12 @@ func (s *stack) backup() string {
 
 // verb runs a verb once and returns what it printed, whatever came of it.
 func (s *stack) verb(nd *node, args ...string) (string, error) {
-	var out bytes.Buffer
-	cmd := exec.Command(filepath.Join(binaries, "quotad"), append(args, "--addr", nd.admin)...)
-	cmd.Stdout, cmd.Stderr = &out, &out
-	err := cmd.Run()
-	return out.String(), err
+	return runVerb(append(args, "--addr", nd.admin)...)
+}
+
+func runVerb(args ...string) (string, error) {
+	b, err := exec.Command(filepath.Join(binaries, "quotad"), args...).CombinedOutput()
+	return string(b), err
 }
 
 // spend has callers spend a budget until each is told that it is spent. It returns at once; wait waits for the end.

@@ -52,7 +52,9 @@ func (l *Ledger) restart(r *resource) {
 		r.level, r.levelAt = min(r.level, 0), l.now
 	}
 	for _, p := range r.pools {
-		p.learned, p.raised = p.settled, 0
+		// Usage may lag behind what is settled, or be ahead of it by what is out.
+		p.learned, p.raised = min(max(p.settled, p.recalled), p.settled+p.out+p.suspense), 0
+		p.recalled = 0
 	}
 	l.touchResource(r)
 }
@@ -127,6 +129,13 @@ func (l *Ledger) settle(p *pool, spent int64) (known int64) {
 	}
 	p.settled += spent - known
 	return known
+}
+
+// Recall is told, before Restore, of usage that the backup itself has.
+func (l *Ledger) Recall(scope, owner string, hourMS, cost int64) {
+	if p := l.periodOf(scope, owner, hourMS); p != nil && cost > 0 && p.recalled <= totalMax-min(cost, totalMax) {
+		p.recalled += cost
+	}
 }
 
 // Learn hears of usage that was counted for the first time: what an owner's requests of an hour cost. A budget is

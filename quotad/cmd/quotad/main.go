@@ -57,7 +57,7 @@ func command() *cobra.Command {
 		c.flags(verb)
 		root.AddCommand(verb)
 	}
-	root.AddCommand(backupCommand(c)) // it prints no table
+	root.AddCommand(backupCommand(c), inspectCommand()) // neither asks and prints as the others do
 	return root
 }
 

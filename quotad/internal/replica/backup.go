@@ -231,6 +231,9 @@ func (m *Machine) commit(index uint64, c *raftlogv1.RestoreCommit) RestoreOutcom
 		fresh.clusterID = m.clusterID
 	}
 	epoch := max(c.GetEpoch(), m.Epoch()+1, fresh.Epoch()+1)
+	for _, row := range fresh.Rollup.Rows() {
+		fresh.eachBudget(row.Team, row.Key, func(scope, owner string) { fresh.Ledger.Recall(scope, owner, row.HourMS, row.CostNano) })
+	}
 	fresh.Ledger.Enter(next)
 	fresh.Ledger.Restore(epoch, m.Ledger.Now())
 	fresh.Rollup.Advance(fresh.Ledger.Now())
@@ -254,15 +257,22 @@ func historyOf(c *raftlogv1.RestoreCommit, version uint64) registry.HistoryEntry
 // learn tells the ledger of usage that was counted for the first time.
 func (m *Machine) learn(rows []*raftlogv1.UsageRow) {
 	for _, r := range rows {
-		m.Ledger.Learn(registry.ScopeKey, r.GetKey(), r.GetHourMs(), r.GetCostNano())
-		team, ok := m.Registry.Team(r.GetTeam())
-		if !ok {
-			continue
-		}
-		m.Ledger.Learn(registry.ScopeTeam, team.ID, r.GetHourMs(), r.GetCostNano())
-		if team.BusinessUnit != "" {
-			m.Ledger.Learn(registry.ScopeBusinessUnit, team.BusinessUnit, r.GetHourMs(), r.GetCostNano())
-		}
-		m.Ledger.Learn(registry.ScopeOrg, registry.OrgID, r.GetHourMs(), r.GetCostNano())
+		m.eachBudget(r.GetTeam(), r.GetKey(), func(scope, owner string) {
+			m.Ledger.Learn(scope, owner, r.GetHourMs(), r.GetCostNano())
+		})
 	}
+}
+
+// eachBudget names whose budgets a team's request with a key is paid from, whether they have one or not.
+func (m *Machine) eachBudget(teamID, key string, visit func(scope, owner string)) {
+	visit(registry.ScopeKey, key)
+	team, ok := m.Registry.Team(teamID)
+	if !ok {
+		return // the platform's account
+	}
+	visit(registry.ScopeTeam, team.ID)
+	if team.BusinessUnit != "" {
+		visit(registry.ScopeBusinessUnit, team.BusinessUnit)
+	}
+	visit(registry.ScopeOrg, registry.OrgID)
 }

@@ -79,6 +79,9 @@ const (
 	// restoreSkips is how far names go on after a restore: further than any cluster could have come since the backup.
 	restoreSkips = 1 << 36
 
+	// opTextMax bounds how an operation is shown, in bytes.
+	opTextMax = 400
+
 	// entryFormat is what this version knows of entries. One that asks for more halts the node.
 	entryFormat = 0
 

@@ -173,17 +173,17 @@ type backupReader struct {
 func (b *backupReader) message(m proto.Message) (before []byte, err error) {
 	size, err := binary.ReadUvarint(b.r)
 	if err != nil {
-		return nil, fmt.Errorf("it is cut short: %w", errors.Join(ErrBadBackup, err))
+		return nil, fmt.Errorf("it is cut short (%w): %w", err, ErrBadBackup)
 	}
 	if size > recordBytesMax {
 		return nil, fmt.Errorf("a record of %d bytes: %w", size, ErrBadBackup)
 	}
 	raw := make([]byte, size)
 	if _, err := io.ReadFull(b.r, raw); err != nil {
-		return nil, fmt.Errorf("it is cut short: %w", errors.Join(ErrBadBackup, err))
+		return nil, fmt.Errorf("it is cut short (%w): %w", err, ErrBadBackup)
 	}
 	if err := proto.Unmarshal(raw, m); err != nil {
-		return nil, fmt.Errorf("it is damaged: %w", errors.Join(ErrBadBackup, err))
+		return nil, fmt.Errorf("it is damaged (%w): %w", err, ErrBadBackup)
 	}
 	if rec, ok := m.(*raftlogv1.SnapshotRecord); ok && len(rec.GetKey()) == 0 {
 		before = b.sum.Sum(nil)
@@ -197,7 +197,7 @@ func (b *backupReader) message(m proto.Message) (before []byte, err error) {
 func (b *backupReader) end(trailer []byte, records uint64, sum []byte) error {
 	t := &raftlogv1.BackupTrailer{}
 	if err := proto.Unmarshal(trailer, t); err != nil {
-		return fmt.Errorf("it is damaged: %w", errors.Join(ErrBadBackup, err))
+		return fmt.Errorf("it is damaged (%w): %w", err, ErrBadBackup)
 	}
 	switch _, err := b.r.ReadByte(); {
 	case t.GetRecords() != records:
