@@ -105,7 +105,7 @@ func checkLogFile(path string) (entries []uint64, err error) {
 		if err != nil {
 			return err
 		}
-		return errors.Join(db.View(func(tx *bbolt.Tx) error {
+		return errors.Join(whole(db, st.Size()), db.View(func(tx *bbolt.Tx) error {
 			return tx.ForEach(func(name []byte, b *bbolt.Bucket) error {
 				return b.ForEach(func(k, v []byte) error {
 					crc32.Checksum(v, crcTable) // every page of it must be there

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/hashicorp/raft"
+	"go.etcd.io/bbolt"
 	"go.uber.org/zap"
 )
 
@@ -81,5 +82,32 @@ func TestEntryOfAnotherNodeIsChecked(t *testing.T) {
 	}
 	if last, err := s.Log().LastIndex(); err != nil || last != 0 {
 		t.Errorf("it was written: %d, %v", last, err)
+	}
+}
+
+// TestFreePagesThatAreCutOffAreMissed: a file that lost nothing but free pages reads well, and the next write to them
+// ends the process.
+func TestFreePagesThatAreCutOffAreMissed(t *testing.T) {
+	dir := t.TempDir()
+	s := openStore(t, dir)
+	for i := uint64(1); i <= 400; i++ {
+		r := set("r", strings.Repeat("v", 9000))
+		if i == 400 {
+			r = deleted("r")
+		}
+		s.State().Append(i, []Record{r})
+		flush(t, s.State())
+	}
+	var used int64
+	if err := s.State().file.db.View(func(tx *bbolt.Tx) error { used = tx.Size(); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	abandon(t, s)
+	path := filepath.Join(dir, stateName)
+	if err := os.Truncate(path, used-1); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := openStateFile(path, false); !errors.Is(err, ErrDamaged) {
+		t.Errorf("got %v", err)
 	}
 }
