@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"net/http"
@@ -21,6 +22,7 @@ import (
 	quotav1 "github.com/sluice-gateway/sluice/proto/gen/quota/v1"
 	"github.com/sluice-gateway/sluice/quotad/internal/alert"
 	"github.com/sluice-gateway/sluice/quotad/internal/api"
+	"github.com/sluice-gateway/sluice/quotad/internal/fault"
 	"github.com/sluice-gateway/sluice/quotad/internal/keyring"
 	"github.com/sluice-gateway/sluice/quotad/internal/replica"
 	"github.com/sluice-gateway/sluice/quotad/internal/session"
@@ -77,6 +79,7 @@ func (q *Quotad) open(build string) error {
 	q.node, err = replica.Open(replica.Config{
 		ID: q.cfg.ID, DataDir: q.cfg.DataDir, RaftListen: q.cfg.RaftListen, Peers: q.peers(), Bootstrap: !q.cfg.Join, TLS: own,
 		Listen: q.cfg.Host.Listen, Dial: q.cfg.Host.Dial, Build: build,
+		WallOf: q.wallOf(own),
 	}, q.log.Named("replica"))
 	if err != nil {
 		return err
@@ -137,6 +140,34 @@ func (q *Quotad) peers() []Peer {
 	return []Peer{{
 		ID: q.cfg.ID, RaftAddress: q.cfg.RaftListen, ClientAddress: q.cfg.Listen, AdminAddress: q.cfg.AdminListen,
 	}}
+}
+
+// wallOf asks another node for its wall clock, at its admin plane.
+func (q *Quotad) wallOf(own func() *tls.Config) func(context.Context, Peer) (time.Time, error) {
+	return func(ctx context.Context, p Peer) (time.Time, error) {
+		scheme, transport := "http://", &http.Transport{DialContext: q.cfg.Host.Dial, DisableKeepAlives: true}
+		if own != nil {
+			scheme, transport.TLSClientConfig = "https://", own()
+		}
+		client := &http.Client{Transport: transport}
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+p.AdminAddress+"/clock", nil)
+		if err != nil {
+			return time.Time{}, err
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			return time.Time{}, err
+		}
+		defer func() { _ = resp.Body.Close() }()
+		var ms int64
+		if resp.StatusCode != http.StatusOK {
+			return time.Time{}, fmt.Errorf("clock of %s: %s", p.ID, resp.Status)
+		}
+		if _, err := fmt.Fscan(io.LimitReader(resp.Body, 64), &ms); err != nil {
+			return time.Time{}, fmt.Errorf("clock of %s: %w", p.ID, err)
+		}
+		return time.UnixMilli(ms), nil
+	}
 }
 
 // openRing opens the key file. Only development makes one: a production node with a fresh key could open nothing that
@@ -276,6 +307,7 @@ func (q *Quotad) routes(api http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", api)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /clock", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, fault.Wall().UnixMilli()) })
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if id, _, _, _ := q.node.Leader(); id == "" {

@@ -58,18 +58,30 @@ type process struct {
 func run(t *testing.T, name, binary string, args ...string) *process {
 	t.Helper()
 	p := launch(t, name, binary, args...)
+	p.await(t)
+	return p
+}
+
+// await waits for the ready line.
+func (p *process) await(t *testing.T) {
+	t.Helper()
 	select {
 	case <-p.done:
 	case <-p.ready(t):
-		return p
+		return
 	case <-time.After(wait):
 	}
 	b, _ := os.ReadFile(p.log)
-	t.Fatalf("%s did not become ready:\n%s", name, b)
-	return nil
+	t.Fatalf("%s did not become ready:\n%s", p.name, b)
 }
 
 func launch(t *testing.T, name, binary string, args ...string) *process {
+	t.Helper()
+	return begin(t, name, exec.Command(filepath.Join(binaries, binary), args...))
+}
+
+// begin starts a command.
+func begin(t *testing.T, name string, cmd *exec.Cmd) *process {
 	t.Helper()
 	p := &process{name: name, done: make(chan struct{}), log: filepath.Join(t.TempDir(), name+".log")}
 	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -77,7 +89,7 @@ func launch(t *testing.T, name, binary string, args ...string) *process {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	p.cmd = exec.Command(filepath.Join(binaries, binary), args...)
+	p.cmd = cmd
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -58,6 +58,12 @@ type budget struct {
 
 func (s *stack) budget(team string) budget {
 	s.t.Helper()
+	return s.budgets(team)[0]
+}
+
+// budgets are those of all periods, the newest first.
+func (s *stack) budgets(team string) (all []budget) {
+	s.t.Helper()
 	var out struct {
 		Budgets []struct {
 			Scope, Owner    string
@@ -72,11 +78,13 @@ func (s *stack) budget(team string) budget {
 	s.decode(s.quotad("budget", "show", team, "-o", "json"), &out)
 	for _, b := range out.Budgets {
 		if b.Scope == "team" && b.Owner == team {
-			return budget{b.CapNano, b.SettledNano, b.OutstandingNano, b.HeldNano, b.SuspenseNano, b.FreeNano}
+			all = append(all, budget{b.CapNano, b.SettledNano, b.OutstandingNano, b.HeldNano, b.SuspenseNano, b.FreeNano})
 		}
 	}
-	s.t.Fatalf("no budget of team %s", team)
-	return budget{}
+	if len(all) == 0 {
+		s.t.Fatalf("no budget of team %s", team)
+	}
+	return all
 }
 
 func (s *stack) decode(text string, v any) {

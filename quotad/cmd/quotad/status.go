@@ -15,14 +15,15 @@ import (
 const silentAfter = time.Second
 
 func statusCommand(c *console) *cobra.Command {
-	return &cobra.Command{
+	hash := false
+	cmd := &cobra.Command{
 		Use: "status", Short: "Show nodes, leader, lag, sidecars and the configuration each has in force", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			m, err := ask(cmd.Context(), c, adminv1connect.AdminServiceClient.Status, &adminv1.StatusRequest{})
+			m, err := ask(cmd.Context(), c, adminv1connect.AdminServiceClient.Status, &adminv1.StatusRequest{Hash: hash})
 			if err != nil {
 				return err
 			}
-			if l := m.GetLeaderAdminAddress(); l != "" && m.GetLeaderId() != m.GetNodeId() {
+			if l := m.GetLeaderAdminAddress(); !hash && l != "" && m.GetLeaderId() != m.GetNodeId() {
 				// Only the leader knows the sidecars. If it does not answer, what this node knows is better than nothing.
 				leader := &console{addr: l, tls: c.tls}
 				if lm, lerr := ask(cmd.Context(), leader, adminv1connect.AdminServiceClient.Status, &adminv1.StatusRequest{}); lerr == nil {
@@ -32,6 +33,8 @@ func statusCommand(c *console) *cobra.Command {
 			return c.print(cmd.OutOrStdout(), m, func(w *tabwriter.Writer) { statusTable(w, m) })
 		},
 	}
+	cmd.Flags().BoolVar(&hash, "hash", false, "also sum up the state of the node at --addr: nodes at the same index must agree")
+	return cmd
 }
 
 func statusTable(w *tabwriter.Writer, m *adminv1.StatusResponse) {
@@ -40,6 +43,9 @@ func statusTable(w *tabwriter.Writer, m *adminv1.StatusResponse) {
 		leader = "led by " + m.GetLeaderId()
 	}
 	fmt.Fprintf(w, "cluster %s, %s, term %d, applied %d\n", m.GetClusterId(), leader, m.GetTerm(), m.GetApplied())
+	if h := m.GetStateHash(); h != "" {
+		fmt.Fprintf(w, "state of %s at %d: %s\n", m.GetNodeId(), m.GetApplied(), h)
+	}
 	connected, current := 0, 0
 	for _, s := range m.GetSidecars() {
 		if s.GetState() == "connected" {

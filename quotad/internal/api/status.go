@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"encoding/hex"
 
 	"connectrpc.com/connect"
 
@@ -10,13 +11,17 @@ import (
 )
 
 // Status implements the admin service. It answers on every node, from what that node knows.
-func (s *Service) Status(context.Context, *connect.Request[adminv1.StatusRequest]) (*connect.Response[adminv1.StatusResponse], error) {
+func (s *Service) Status(_ context.Context, req *connect.Request[adminv1.StatusRequest]) (*connect.Response[adminv1.StatusResponse], error) {
 	st := s.node.Status()
 	leader, _, leaderAdmin, self := s.node.Leader()
 	out := &adminv1.StatusResponse{
 		ClusterId: st.ClusterID, NodeId: st.NodeID, LeaderId: leader, Term: st.Term, Applied: st.Applied,
 		ConfigVersion: st.ConfigVersion, ConservationViolations: int64(st.Violations), Build: s.cfg.Build,
 		LeaderAdminAddress: leaderAdmin, Epoch: st.Epoch, Members: s.members(),
+	}
+	if req.Msg.GetHash() {
+		index, sum := s.node.StateHash()
+		out.Applied, out.StateHash = index, hex.EncodeToString(sum[:])
 	}
 	if s.cfg.Certificate != nil {
 		problem, ends := s.cfg.Certificate()

@@ -8,6 +8,7 @@ package replica
 
 import (
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -49,7 +50,10 @@ type Config struct {
 	ElectionTimeout    time.Duration // default 350 ms
 	LeaderLeaseTimeout time.Duration // default 200 ms
 
-	Build string // version of the program, noted in the directory
+	// WallOf asks another node what its wall clock shows: a month turns for all when it has turned for two. Nil where
+	// there is nobody to ask.
+	WallOf func(ctx context.Context, p Peer) (time.Time, error)
+	Build  string // version of the program, noted in the directory
 
 	FlushEvery time.Duration // how often the state file is written; default 10 s; the log covers the gap
 	Ledger     ledger.Config // the same on each node
@@ -198,6 +202,11 @@ func (n *Node) Leader() (id, clientAddr, adminAddr string, self bool) { return n
 
 // Status returns the node's view of the cluster. It blocks shortly.
 func (n *Node) Status() Status { return n.status() }
+
+// StateHash sums up the whole state and says which index it stands at. Nodes that stand at the same index have the same
+// sum, or else they have diverged. It reads everything there is and holds up what View holds up: seconds, if there are
+// millions of leases.
+func (n *Node) StateHash() (applied uint64, sum [sha256.Size]byte) { return n.stateHash() }
 
 // Watch returns a channel of what happens from now on. It holds at most one signal, merged from all that were not
 // read. The first one comes at once and has Leadership and the configuration's version. It is closed when ctx ends.

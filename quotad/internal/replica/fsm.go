@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	raftlogv1 "github.com/sluice-gateway/sluice/proto/gen/raftlog/v1"
+	"github.com/sluice-gateway/sluice/quotad/internal/fault"
 	"github.com/sluice-gateway/sluice/quotad/internal/store"
 )
 
@@ -75,7 +76,7 @@ func (f *fsm) load() error {
 func (f *fsm) set(m *Machine, applied uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.machine, f.applied, f.advanced = m, applied, time.Now()
+	f.machine, f.applied, f.advanced = m, applied, fault.Now()
 	f.wake()
 	f.noteCluster()
 	f.hub.publish(Signal{ConfigVersion: m.ConfigVersion(), Credentials: true})
@@ -84,6 +85,7 @@ func (f *fsm) set(m *Machine, applied uint64) {
 // Apply applies one entry and returns its []Result. Raft delivers entries after the newest snapshot again at each
 // start; those the state file had are skipped.
 func (f *fsm) Apply(l *raft.Log) any {
+	fault.Pass("apply")
 	e, err := decodeEntry(l.Data)
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -101,7 +103,7 @@ func (f *fsm) Apply(l *raft.Log) any {
 		f.log.Error("the books do not balance", zap.Uint64("index", l.Index), zap.Error(err))
 	}
 	signal := f.machine.collectTo(l.Index, f.state)
-	f.applied, f.advanced = l.Index, time.Now()
+	f.applied, f.advanced = l.Index, fault.Now()
 	f.wake()
 	f.noteCluster()
 	if !signal.empty() {
@@ -172,7 +174,7 @@ func (f *fsm) view(read func(*Machine)) {
 func (f *fsm) clock() (nowMS int64, since time.Duration) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	return f.machine.Ledger.Now(), time.Since(f.advanced)
+	return f.machine.Ledger.Now(), fault.Now().Sub(f.advanced)
 }
 
 func (f *fsm) wait(ctx context.Context, index uint64) error {

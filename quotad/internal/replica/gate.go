@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/sluice-gateway/sluice/quotad/internal/fault"
 )
 
 var (
@@ -64,7 +66,11 @@ type watchedLog struct {
 func (l watchedLog) StoreLog(e *raft.Log) error { return l.StoreLogs([]*raft.Log{e}) }
 
 func (l watchedLog) StoreLogs(es []*raft.Log) error {
-	err := l.watch.during(func() error { return l.LogStore.StoreLogs(es) })
+	err := l.watch.during(func() error {
+		fault.Pass("log")
+		defer fault.Pass("logged")
+		return l.LogStore.StoreLogs(es)
+	})
 	if err == nil && len(es) > 0 {
 		l.watch.blank.Store(false)
 		bytes := 0

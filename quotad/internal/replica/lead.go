@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	raftlogv1 "github.com/sluice-gateway/sluice/proto/gen/raftlog/v1"
+	"github.com/sluice-gateway/sluice/quotad/internal/fault"
 )
 
 // leadership is one term of this node as the leader, once it is ready to serve.
@@ -24,7 +25,7 @@ type leadership struct {
 }
 
 // now returns the cluster's time, in milliseconds.
-func (l *leadership) now() int64 { return l.base + time.Since(l.since).Milliseconds() }
+func (l *leadership) now() int64 { return l.base + fault.Now().Sub(l.since).Milliseconds() }
 
 // runLeadership follows raft's elections and the state of the own disk until ctx ends, and does a leader's duties
 // while this node leads. It returns an error when raft has stopped.
@@ -94,7 +95,7 @@ func (n *Node) lead(ctx context.Context) {
 		}
 		n.log.Warn("new leader waits for its log to be applied", zap.Error(err))
 	}
-	l := &leadership{term: n.raft.CurrentTerm(), since: time.Now()}
+	l := &leadership{term: n.raft.CurrentTerm(), since: fault.Now()}
 	now, passed := n.fsm.clock()
 	l.base = now + passed.Milliseconds()
 	for !n.makeCluster(ctx, l) {
@@ -117,7 +118,7 @@ func (n *Node) makeCluster(ctx context.Context, l *leadership) bool {
 	if made {
 		return true
 	}
-	l.base, l.since = time.Now().UnixMilli(), time.Now()
+	l.base, l.since = fault.Wall().UnixMilli(), fault.Now()
 	id := make([]byte, 16)
 	rand.Read(id) // never fails
 	op := &raftlogv1.Op{Op: &raftlogv1.Op_Bootstrap{Bootstrap: &raftlogv1.Bootstrap{ClusterId: hex.EncodeToString(id)}}}
@@ -156,11 +157,11 @@ func (n *Node) duties(ctx context.Context, l *leadership) {
 		if due <= l.now() {
 			ops = append(ops, &raftlogv1.Op{Op: &raftlogv1.Op_Tick{Tick: &raftlogv1.Tick{}}})
 		}
-		periods, err := n.turned(cal, time.Now())
+		periods, err := n.turned(cal, fault.Wall())
 		if err != nil {
 			n.log.Error("budget periods cannot be opened", zap.Error(err))
 		}
-		if len(periods) > 0 {
+		if periods = n.confirmed(ctx, cal, periods); len(periods) > 0 {
 			ops = append(ops, &raftlogv1.Op{Op: &raftlogv1.Op_OpenPeriods{OpenPeriods: &raftlogv1.OpenPeriods{Periods: periods}}})
 		}
 		wait := dutyEvery
@@ -180,12 +181,6 @@ func (n *Node) duties(ctx context.Context, l *leadership) {
 func (n *Node) due() (ms int64) {
 	n.fsm.view(func(m *Machine) { ms = m.Ledger.NextDue() })
 	return ms
-}
-
-// calendar remembers what follows from the configuration alone.
-type calendar struct {
-	version uint64
-	zones   []string
 }
 
 // turned returns the periods that are to be opened: of the zones whose month is not, or no longer, the open one.

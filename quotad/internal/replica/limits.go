@@ -34,6 +34,15 @@ const (
 	// dutyTimeout bounds one proposal of the leader's own. It is tried again.
 	dutyTimeout = 5 * time.Second
 
+	// wallsAskedEvery is how often the other nodes are asked for their wall clocks while a month waits to turn.
+	wallsAskedEvery = 500 * time.Millisecond
+	// wallWait bounds asking them. The leader's other duties wait meanwhile.
+	wallWait = 300 * time.Millisecond
+	// wallsSilentMax is how long a month waits while no other node tells its clock. Then this node's alone counts.
+	wallsSilentMax = time.Minute
+	// wallsDifferMax is how long clocks may differ about the month before it is said aloud.
+	wallsDifferMax = 10 * time.Second
+
 	// readsQueuedMax is how many calls of Linearizable may wait. Beyond it callers get ErrBusy.
 	readsQueuedMax = 4096
 
@@ -82,6 +91,8 @@ const (
 
 	// logCacheEntries is how many of the newest entries are kept in memory for followers that are slightly behind.
 	logCacheEntries = 512
+	// flushEvery is how often changed records are written to the state file. The log covers the gap.
+	flushEvery = 10 * time.Second
 	// snapshotEntries is how many entries make a snapshot due. Entries are batches: this many are seconds of replay.
 	snapshotEntries = 16384
 	// logBytesMax is how much may be written to the log before a snapshot is due, however few entries that is.

@@ -80,6 +80,11 @@ func (m *Machine) Sealed(name string) (*raftlogv1.SealedState, bool) {
 	return s, ok
 }
 
+// HasPeriod reports whether a time zone has an open budget period.
+func (m *Machine) HasPeriod(timezone string) bool {
+	return slices.ContainsFunc(m.Ledger.Periods(), func(p ledger.Period) bool { return p.Timezone == ledgerZone(timezone) })
+}
+
 // SealedNames lists the sealed credentials, sorted.
 func (m *Machine) SealedNames() []string { return slices.Sorted(maps.Keys(m.sealed)) }
 

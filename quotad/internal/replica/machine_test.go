@@ -15,6 +15,7 @@ import (
 
 	raftlogv1 "github.com/sluice-gateway/sluice/proto/gen/raftlog/v1"
 	"github.com/sluice-gateway/sluice/quotad/internal/registry"
+	"github.com/sluice-gateway/sluice/quotad/internal/store"
 	"github.com/sluice-gateway/sluice/quotad/ledger"
 )
 
@@ -230,6 +231,14 @@ func TestRecordsRoundTrip(t *testing.T) {
 		if err != nil {
 			rt.Fatalf("load: %v", err)
 		}
+		all := disk{}
+		m.each(func(r store.Record) { all[r.Key] = r.Value })
+		if !maps.EqualFunc(all, d, bytes.Equal) {
+			rt.Fatalf("the hash is of %v, the records are %v", slices.Sorted(maps.Keys(all)), slices.Sorted(maps.Keys(d)))
+		}
+		if m.hash() != again.hash() {
+			rt.Fatalf("hash of what was loaded differs")
+		}
 		if again.ClusterID() != "c" || again.ConfigVersion() != m.ConfigVersion() || !slices.Equal(again.SealedNames(), m.SealedNames()) {
 			rt.Fatalf("loaded: cluster %q, version %d, sealed %v", again.ClusterID(), again.ConfigVersion(), again.SealedNames())
 		}
@@ -244,6 +253,9 @@ func TestRecordsRoundTrip(t *testing.T) {
 			d2.take(again)
 			if !maps.EqualFunc(d, d2, bytes.Equal) {
 				rt.Fatalf("records differ after %v", e)
+			}
+			if m.hash() != again.hash() {
+				rt.Fatalf("hashes differ after %v", e)
 			}
 		}
 	})

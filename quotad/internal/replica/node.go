@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/sluice-gateway/sluice/quotad/internal/fault"
 	"github.com/sluice-gateway/sluice/quotad/internal/store"
 )
 
@@ -55,13 +57,13 @@ func (c Config) WithDefaults() Config {
 	fill(&c.HeartbeatTimeout, 350*time.Millisecond)
 	fill(&c.ElectionTimeout, 350*time.Millisecond)
 	fill(&c.LeaderLeaseTimeout, 200*time.Millisecond)
-	fill(&c.FlushEvery, 10*time.Second)
+	fill(&c.FlushEvery, flushEvery/time.Duration(fault.Often()))
 	c.disk = c.disk.withDefaults()
 	if c.Listen == nil {
 		c.Listen = net.Listen
 	}
 	if c.Dial == nil {
-		c.Dial = (&net.Dialer{}).DialContext
+		c.Dial = fault.Dial
 	}
 	c.Ledger = c.Ledger.WithDefaults()
 	// Every node must bootstrap the same configuration, byte for byte.
@@ -187,7 +189,7 @@ func (n *Node) start() error {
 	}
 	n.raft, err = raft.NewRaft(n.raftConfig(restore), n.fsm, cache, n.store.Stable(), n.store.Snapshots(), n.gate)
 	if err != nil {
-		return fmt.Errorf("start raft: %w", err)
+		return fmt.Errorf("start raft with the snapshots in %s: %w", filepath.Join(n.store.Dir(), "snapshots"), err)
 	}
 	return nil
 }
@@ -215,7 +217,9 @@ func (n *Node) raftConfig(restore bool) *raft.Config {
 	c.LocalID = raft.ServerID(n.cfg.ID)
 	c.HeartbeatTimeout, c.ElectionTimeout = n.cfg.HeartbeatTimeout, n.cfg.ElectionTimeout
 	c.LeaderLeaseTimeout = n.cfg.LeaderLeaseTimeout
-	c.SnapshotThreshold, c.SnapshotInterval, c.TrailingLogs = snapshotEntries, snapshotEvery, trailingEntries
+	often := fault.Often()
+	c.SnapshotThreshold, c.TrailingLogs = uint64(snapshotEntries/often), uint64(trailingEntries/often)
+	c.SnapshotInterval = snapshotEvery / time.Duration(often)
 	c.NoSnapshotRestoreOnStart = !restore
 	c.NoLegacyTelemetry = true
 	c.Logger = store.HCLog(n.log, "raft")

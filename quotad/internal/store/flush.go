@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+
+	"github.com/sluice-gateway/sluice/quotad/internal/fault"
 )
 
 // ErrSuperseded is returned when the state that a snapshot was to be made of was replaced by a restore.
@@ -91,10 +93,12 @@ func (s *State) seal() []*generation {
 // leaves the records in the backlog and fails the snapshot, which raft will take again.
 func (s *State) writeBacklog() error {
 	g := s.backlog
+	fault.Pass("flush")
 	start := time.Now()
 	err := s.file.write(g)
 	took := time.Since(start)
 
+	fault.Pass("flushed")
 	snap := g.snap
 	g.snap = nil
 	var view *bbolt.Tx

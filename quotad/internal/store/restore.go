@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	raftlogv1 "github.com/sluice-gateway/sluice/proto/gen/raftlog/v1"
+	"github.com/sluice-gateway/sluice/quotad/internal/fault"
 )
 
 // restoreSuffix marks a state file that is being made.
@@ -35,10 +36,12 @@ func (s *State) Restore(r io.Reader, build func(load func(each func(key string, 
 
 	s.writing.Lock()
 	defer s.writing.Unlock()
+	fault.Pass("rename")
 	// The open file keeps its contents and its lock under the new name.
 	if err := os.Rename(tmp, s.path); err != nil {
 		return 0, fmt.Errorf("put restored state file in place: %w", errors.Join(err, file.retire(), removeIfThere(tmp)))
 	}
+	fault.Pass("renamed")
 	old := s.file
 	s.mu.Lock()
 	for _, g := range s.sealed {

@@ -7,6 +7,8 @@ import (
 
 	"github.com/hashicorp/raft"
 	"go.etcd.io/bbolt"
+
+	"github.com/sluice-gateway/sluice/quotad/internal/fault"
 )
 
 // snapPhase is where a snapshot stands. Guarded by State.mu.
@@ -60,9 +62,11 @@ func (p *Snapshot) ready(file *stateFile, view *bbolt.Tx, err error) {
 // Persist writes the state file up to the snapshot, then streams the snapshot to sink and closes it. On failure it
 // cancels the sink. It blocks on the disk, and does not hold up Append.
 func (p *Snapshot) Persist(sink raft.SnapshotSink) error {
+	fault.Pass("persist")
 	if err := p.stream(sink); err != nil {
 		return errors.Join(err, sink.Cancel())
 	}
+	fault.Pass("snapshot")
 	if err := sink.Close(); err != nil {
 		return fmt.Errorf("close snapshot: %w", err)
 	}

@@ -18,7 +18,7 @@ import (
 )
 
 // ErrDamaged is returned when the state file cannot be read. Reset makes a new one.
-var ErrDamaged = errors.New("state file is damaged")
+var ErrDamaged = errors.New("file is damaged")
 
 var (
 	metaBucket    = []byte("meta")
@@ -190,7 +190,8 @@ func (s *State) Reset() error {
 // synced until the caller does so.
 func openStateFile(path string, throwaway bool) (f *stateFile, applied uint64, err error) {
 	// bbolt has no name for the error of a file that is shorter than its two head pages.
-	if st, err := os.Stat(path); err == nil && st.Size() > 0 && st.Size() < 2*int64(os.Getpagesize()) {
+	st, err := os.Stat(path)
+	if err == nil && st.Size() > 0 && st.Size() < 2*int64(os.Getpagesize()) {
 		return nil, 0, fmt.Errorf("open state file of %d bytes: %w", st.Size(), ErrDamaged)
 	}
 	err = guardDamage(func() error {
@@ -206,6 +207,11 @@ func openStateFile(path string, throwaway bool) (f *stateFile, applied uint64, e
 			return err
 		}
 		f = &stateFile{db: db}
+		if st != nil && st.Size() > 0 {
+			if err := whole(db, st.Size()); err != nil {
+				return err
+			}
+		}
 		return db.Update(func(tx *bbolt.Tx) error { applied, err = prepare(tx); return err })
 	})
 	if err != nil && f != nil {
@@ -215,6 +221,17 @@ func openStateFile(path string, throwaway bool) (f *stateFile, applied uint64, e
 		return nil, 0, fmt.Errorf("open state file: %w", err)
 	}
 	return f, applied, nil
+}
+
+// whole says whether a file has all its pages. A file that was cut short may be read without harm, if what is lost was
+// free; the next write would end the process.
+func whole(db *bbolt.DB, size int64) error {
+	return db.View(func(tx *bbolt.Tx) error {
+		if tx.Size() > size {
+			return fmt.Errorf("%d bytes of %d are there: %w", size, tx.Size(), ErrDamaged)
+		}
+		return nil
+	})
 }
 
 // prepare makes a new file's buckets and checks an old one's format.

@@ -4,7 +4,7 @@
 //
 //	lock       taken by the process that has the directory open; holds its pid
 //	meta.json  node id, cluster id, format
-//	raft.db    raft log and stable state (bbolt, fsynced at each append)
+//	raft.db    raft log and stable state (bbolt, fsynced at each append); each entry with a check sum
 //	snapshots/ raft snapshots: the state as a stream of records with a check sum
 //	state.db   the state as records (bbolt), written behind the log
 //
@@ -47,6 +47,7 @@ type Store struct {
 	dir   string
 	lock  *os.File
 	raft  *raftboltdb.BoltStore
+	log   checkedLog // raft, with sums
 	snaps *raft.FileSnapshotStore
 	state *State
 
@@ -54,8 +55,8 @@ type Store struct {
 	meta   meta
 }
 
-// Open takes the directory and opens what is in it. Errors: ErrInUse, ErrOtherNode, ErrNewerFormat, ErrIncomplete, or
-// what the disk says. A damaged state file is not an error: it is moved aside, and log and snapshots make a new one.
+// Open takes the directory and opens what is in it. Errors: ErrInUse, ErrOtherNode, ErrNewerFormat, ErrIncomplete,
+// ErrLogDamaged, or what the disk says. A damaged state file is not an error: it is moved aside, and log and snapshots make a new one.
 func Open(cfg Config, log *zap.Logger) (*Store, error) {
 	if cfg.Dir == "" || cfg.NodeID == "" {
 		return nil, errors.New("store: directory and node id must be set")
@@ -84,17 +85,26 @@ func (s *Store) open(cfg Config, log *zap.Logger) (err error) {
 	if s.meta, err = openMeta(s.dir, cfg.NodeID, cfg.Build); err != nil {
 		return err
 	}
+	path := filepath.Join(s.dir, logName)
+	entries, err := checkLogFile(path)
+	if err != nil {
+		return err
+	}
 	if err := tidy(s.dir, cfg.CompactBytes, log); err != nil {
 		return err
 	}
 	s.raft, err = raftboltdb.New(raftboltdb.Options{
-		Path: filepath.Join(s.dir, logName),
+		Path: path,
 		// The free list of a log that was just truncated is long; writing it at each append would cost more than
 		// the append.
 		BoltOptions: &bbolt.Options{Timeout: openTimeout, NoFreelistSync: true, FreelistType: bbolt.FreelistMapType},
 	})
 	if err != nil {
 		return fmt.Errorf("open raft log: %w", err)
+	}
+	s.log = checkedLog{LogStore: s.raft, path: path}
+	if err := s.log.checkAll(entries); err != nil {
+		return err
 	}
 	if err := s.checkLogOwner(); err != nil {
 		return err
@@ -111,7 +121,7 @@ func (s *Store) open(cfg Config, log *zap.Logger) (err error) {
 func (s *Store) Dir() string { return s.dir }
 
 // Log returns the raft log.
-func (s *Store) Log() raft.LogStore { return s.raft }
+func (s *Store) Log() raft.LogStore { return s.log }
 
 // Stable returns raft's votes and terms.
 func (s *Store) Stable() raft.StableStore { return s.raft }

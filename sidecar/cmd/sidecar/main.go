@@ -69,6 +69,7 @@ func run(ctx context.Context, cfg sidecar.Config) error {
 		return err
 	}
 	defer func() { _ = log.Sync() }()
+	cfg.Host = host(cfg.Host)
 	s, err := sidecar.New(cfg, build(), log)
 	if err != nil {
 		return err

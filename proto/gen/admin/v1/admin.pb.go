@@ -3063,9 +3063,11 @@ func (x *QueryUsageResponse) GetRows() []*UsageSum {
 	return nil
 }
 
-// StatusRequest has no fields.
+// StatusRequest says how much to look at.
 type StatusRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Sum up the whole state, to compare nodes. It takes seconds where there are millions of leases.
+	Hash          bool `protobuf:"varint,1,opt,name=hash,proto3" json:"hash,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3098,6 +3100,13 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
 	return file_admin_v1_admin_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *StatusRequest) GetHash() bool {
+	if x != nil {
+		return x.Hash
+	}
+	return false
 }
 
 // Member is a quotad node.
@@ -3958,6 +3967,8 @@ type StatusResponse struct {
 	Build string `protobuf:"bytes,10,opt,name=build,proto3" json:"build,omitempty"`
 	// Where the leader's admin API is.
 	LeaderAdminAddress string `protobuf:"bytes,11,opt,name=leader_admin_address,json=leaderAdminAddress,proto3" json:"leader_admin_address,omitempty"`
+	// When asked for: SHA-256 of the state at applied, as hex digits. Nodes that stand at the same index have the same one.
+	StateHash string `protobuf:"bytes,12,opt,name=state_hash,json=stateHash,proto3" json:"state_hash,omitempty"`
 	// Raised by every restore from a backup; 0 before the first.
 	Epoch uint64 `protobuf:"varint,20,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// Why new certificate files of the answering node are not in use; empty when they are.
@@ -4071,6 +4082,13 @@ func (x *StatusResponse) GetBuild() string {
 func (x *StatusResponse) GetLeaderAdminAddress() string {
 	if x != nil {
 		return x.LeaderAdminAddress
+	}
+	return ""
+}
+
+func (x *StatusResponse) GetStateHash() string {
+	if x != nil {
+		return x.StateHash
 	}
 	return ""
 }
@@ -4312,8 +4330,9 @@ const file_admin_v1_admin_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"<\n" +
 	"\x12QueryUsageResponse\x12&\n" +
-	"\x04rows\x18\x01 \x03(\v2\x12.admin.v1.UsageSumR\x04rows\"\x0f\n" +
-	"\rStatusRequest\"\xf1\x01\n" +
+	"\x04rows\x18\x01 \x03(\v2\x12.admin.v1.UsageSumR\x04rows\"#\n" +
+	"\rStatusRequest\x12\x12\n" +
+	"\x04hash\x18\x01 \x01(\bR\x04hash\"\xf1\x01\n" +
 	"\x06Member\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12!\n" +
 	"\fraft_address\x18\x02 \x01(\tR\vraftAddress\x12\x16\n" +
@@ -4368,7 +4387,7 @@ const file_admin_v1_admin_proto_rawDesc = "" +
 	"\x05state\x18\x03 \x01(\tR\x05state\x12%\n" +
 	"\x0econfig_version\x18\x04 \x01(\x04R\rconfigVersion\x12\x14\n" +
 	"\x05build\x18\x05 \x01(\tR\x05build\x12\"\n" +
-	"\rlast_renew_ms\x18\x06 \x01(\x03R\vlastRenewMs\"\xf3\x03\n" +
+	"\rlast_renew_ms\x18\x06 \x01(\x03R\vlastRenewMs\"\x92\x04\n" +
 	"\x0eStatusResponse\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12\x17\n" +
@@ -4382,7 +4401,9 @@ const file_admin_v1_admin_proto_rawDesc = "" +
 	"\x17conservation_violations\x18\t \x01(\x03R\x16conservationViolations\x12\x14\n" +
 	"\x05build\x18\n" +
 	" \x01(\tR\x05build\x120\n" +
-	"\x14leader_admin_address\x18\v \x01(\tR\x12leaderAdminAddress\x12\x14\n" +
+	"\x14leader_admin_address\x18\v \x01(\tR\x12leaderAdminAddress\x12\x1d\n" +
+	"\n" +
+	"state_hash\x18\f \x01(\tR\tstateHash\x12\x14\n" +
 	"\x05epoch\x18\x14 \x01(\x04R\x05epoch\x12\x1f\n" +
 	"\vtls_problem\x18\x15 \x01(\tR\n" +
 	"tlsProblem\x12\x1e\n" +

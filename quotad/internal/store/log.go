@@ -1,0 +1,124 @@
+package store
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"os"
+
+	"github.com/hashicorp/raft"
+	"go.etcd.io/bbolt"
+)
+
+// ErrLogDamaged says that the raft log cannot be read, or says something else than was written. What it held this node had
+// promised to keep, so it cannot go on from there: it comes back with an empty directory, as a node that lost its disk.
+var ErrLogDamaged = errors.New("raft log is damaged")
+
+// checkedLog sums up every entry when it is written and checks the sum when it is read. bbolt does not: a bit that
+// turned on the disk would be applied on this node alone, and nobody would know. The sum is part of the entry and goes
+// to the other nodes with it. Entries of earlier versions have none and pass.
+type checkedLog struct {
+	raft.LogStore
+	path string
+}
+
+const sumBytes = 4
+
+func sumOf(e *raft.Log) []byte {
+	var head [17]byte
+	binary.BigEndian.PutUint64(head[:], e.Index)
+	binary.BigEndian.PutUint64(head[8:], e.Term)
+	head[16] = byte(e.Type)
+	sum := crc32.Update(crc32.Checksum(head[:], crcTable), crcTable, e.Data)
+	return binary.BigEndian.AppendUint32(nil, sum)
+}
+
+func (l checkedLog) check(e *raft.Log) error {
+	if len(e.Extensions) == sumBytes && string(sumOf(e)) != string(e.Extensions) {
+		return fmt.Errorf("%s: entry %d is not what was written: %w", l.path, e.Index, ErrLogDamaged)
+	}
+	return nil
+}
+
+// StoreLog writes one entry.
+func (l checkedLog) StoreLog(e *raft.Log) error { return l.StoreLogs([]*raft.Log{e}) }
+
+// StoreLogs writes entries. One that came from another node with a wrong sum is refused: the leader sends it again.
+func (l checkedLog) StoreLogs(es []*raft.Log) error {
+	for _, e := range es {
+		if len(e.Extensions) == 0 {
+			e.Extensions = sumOf(e)
+		} else if err := l.check(e); err != nil {
+			return err
+		}
+	}
+	return l.LogStore.StoreLogs(es)
+}
+
+// GetLog reads one entry.
+func (l checkedLog) GetLog(index uint64, e *raft.Log) error {
+	if err := l.LogStore.GetLog(index, e); err != nil {
+		return err
+	}
+	return l.check(e)
+}
+
+// checkAll reads every entry once. Raft would meet a damaged one later, and crash.
+func (l checkedLog) checkAll(entries []uint64) error {
+	for _, index := range entries {
+		e := raft.Log{}
+		err := l.GetLog(index, &e)
+		if err == nil && e.Index != index {
+			err = fmt.Errorf("it says that it is %d", e.Index)
+		}
+		if err != nil && !errors.Is(err, ErrLogDamaged) {
+			err = fmt.Errorf("%s: entry %d: %w: %w", l.path, index, ErrLogDamaged, err)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// logBucket is where raft-boltdb has the entries, by index.
+var logBucket = []byte("logs")
+
+// checkLogFile walks through the pages of the log's file before it is opened for good: then bbolt does so in a goroutine
+// of its own, where a page that makes no sense would end the process without a word about the file. It returns the
+// indexes of the entries. There may be gaps: a snapshot that came from the leader makes them.
+func checkLogFile(path string) (entries []uint64, err error) {
+	st, err := os.Stat(path)
+	if errors.Is(err, os.ErrNotExist) || err == nil && st.Size() == 0 {
+		return nil, nil // bbolt makes one
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open raft log: %w", err)
+	}
+	if st.Size() < 2*int64(os.Getpagesize()) { // bbolt has no name for this error
+		return nil, fmt.Errorf("%s is of %d bytes: %w", path, st.Size(), ErrLogDamaged)
+	}
+	err = guardDamage(func() error {
+		db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: openTimeout})
+		if err != nil {
+			return err
+		}
+		return errors.Join(whole(db, st.Size()), db.View(func(tx *bbolt.Tx) error {
+			return tx.ForEach(func(name []byte, b *bbolt.Bucket) error {
+				return b.ForEach(func(k, v []byte) error {
+					crc32.Checksum(v, crcTable) // every page of it must be there
+					if bytes.Equal(name, logBucket) && len(k) == 8 {
+						entries = append(entries, binary.BigEndian.Uint64(k))
+					}
+					return nil
+				})
+			})
+		}), db.Close())
+	})
+	if errors.Is(err, ErrDamaged) {
+		return nil, fmt.Errorf("%s: %w: %w", path, ErrLogDamaged, err)
+	}
+	return entries, err
+}
