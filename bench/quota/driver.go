@@ -149,12 +149,14 @@ func (d *driver) drive(ctx context.Context, s *sidecar, i int) {
 	}
 }
 
-// during has all sidecars do p for a while after a time to warm up, and returns what happened then.
-func (d *driver) during(ctx context.Context, p func() *phase, warm, length time.Duration, pids []int) (Measured, error) {
+// warm has all sidecars do p for a while that is not measured.
+func (d *driver) warm(ctx context.Context, p func() *phase, length time.Duration) error {
 	d.swap(p())
-	if err := sleep(ctx, warm); err != nil {
-		return Measured{}, err
-	}
+	return sleep(ctx, length)
+}
+
+// during has all sidecars do p for a while, and returns what happened then. Afterwards they idle.
+func (d *driver) during(ctx context.Context, p func() *phase, length time.Duration, pids []int) (Measured, error) {
 	now := p()
 	d.swap(now)
 	m := startMeter(pids)
