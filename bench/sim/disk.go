@@ -45,6 +45,14 @@ func (d *disk) survive(p *process, f fate) fate {
 	switch f {
 	case killedKept:
 		d.heritage = &now
+	case poweredOff:
+		// What was written last may not have reached the disk, and the boot id is another: nothing is proven, and no
+		// share is inherited.
+		if n := len(d.copies); n > 0 && p.s.w.chance(800) {
+			now = d.copies[n-1-p.s.w.rng.IntN(min(n, 3))]
+		}
+		now.final.Proven = false
+		p.s.booted -= time.Duration(p.s.clock()) - p.s.w.upTo(time.Minute) // the clock counts from the boot
 	case rolledBack:
 		old, ok := d.older(p)
 		if !ok {

@@ -50,6 +50,8 @@ func (w *world) inject(f fault) bool {
 		s.kill(killedKept, w.away())
 	case killLost:
 		s.kill(lost, w.away())
+	case powerCut:
+		s.kill(poweredOff, w.away())
 	case killRolledBack:
 		books := s.p.books
 		s.kill(rolledBack, w.away())
@@ -112,7 +114,7 @@ func (w *world) cut(s *sidecar, f fault, ways ...direction) bool {
 	if w.chance(100) {
 		lasts = w.between(30*time.Second, 140*time.Second)
 	}
-	w.after(lasts, func() { s.link.cut = [2]bool{} })
+	w.after(lasts, func() { s.link.mend(w.now) })
 	return true
 }
 

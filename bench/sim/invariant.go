@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sluice-gateway/sluice/quotad/ledger"
@@ -184,6 +185,9 @@ func (t *witness) checkExhausted(ask *ledger.Ask, res *ledger.AskResult) {
 		m := t.byID[n.Resource].month(n.Period)
 		there, _ := t.w.quotad.month(n.Resource, n.Period)
 		m.short = true
+		if m.cap > 0 && !m.capChanged {
+			t.w.measure(firstExhausted, (m.settled+there.Suspense+n.Amount)*1000/m.cap, "resource %d", n.Resource)
+		}
 		t.w.mustf(m.settled+there.Suspense+n.Amount >= m.cap/100*99, checkExhausted,
 			"need %d of resource %d, settled %d of %d: %+v", n.Amount, n.Resource, m.settled, m.cap, there)
 	}
@@ -217,4 +221,66 @@ func (q *quotad) month(resource uint64, period uint32) (ledger.BudgetPeriodState
 		}
 	}
 	return ledger.BudgetPeriodState{}, false
+}
+
+// checkWhole: a granted ask is held at once, and one that is refused costs nothing.
+func (t *witness) checkWhole(was []ledger.CounterState, in *ledger.Renew, rep *ledger.RenewReply) {
+	if len(in.Asks) == 0 || rep.Refusal != ledger.RefusedNot || rep.Fenced || in.Seq <= t.byNumber[in.Incarnation].applied {
+		return
+	}
+	for _, c := range t.w.quotad.l.Counters(in.Incarnation) {
+		held := int64(0)
+		for _, w := range was {
+			if w.Resource == c.Resource && w.Period == c.Period {
+				held = w.Held
+			}
+		}
+		for _, r := range in.Counters {
+			if r.Resource == c.Resource && r.Period == c.Period {
+				held = r.Held
+			}
+		}
+		for i := range in.Asks {
+			for _, n := range in.Asks[i].Needs {
+				if rep.Asks[i].Granted && n.Resource == c.Resource && n.Period == c.Period {
+					held += n.Amount
+				}
+			}
+		}
+		t.w.mustf(c.Held == held, checkWhole, "incarnation %d, renew %d, resource %d: held %d, by its asks %d",
+			in.Incarnation, in.Seq, c.Resource, c.Held, held)
+	}
+}
+
+// checkWoken: who was refused what the present entry has made more of is told.
+func (t *witness) checkWoken(woken []uint64) {
+	for _, a := range t.accounts {
+		if slices.Contains(woken, a.incarnation) {
+			a.waits = nil
+			continue
+		}
+		for _, l := range t.loosened {
+			if a.shadow || !slices.Contains(a.waits, l) {
+				continue
+			}
+			m, ok := t.w.quotad.l.MemberState(a.incarnation)
+			t.w.mustf(!ok || m.Lapsed || m.Fenced || m.Left, checkWoken, "incarnation %d waits for resource %d, period %d",
+				a.incarnation, l.resource, l.period)
+		}
+	}
+	t.loosened = t.loosened[:0]
+}
+
+// checkDefined: what is in force is what the registry says.
+func (q *quotad) checkDefined() {
+	byName := map[string]ledger.Spec{}
+	for _, r := range q.l.Resources() {
+		byName[name(r.Spec.Scope, r.Spec.Owner, r.Spec.Kind)] = r.Spec
+	}
+	q.w.mustf(len(byName) == len(q.specs), checkDefined, "%d resources of %d", len(byName), len(q.specs))
+	for _, s := range q.specs {
+		is := byName[name(s.Scope, s.Owner, s.Kind)]
+		q.w.mustf(is.Limit == s.Limit && is.Hard == s.Hard && (s.Burst == 0 || is.Burst == s.Burst), checkDefined,
+			"%+v, defined as %+v", is, s)
+	}
 }

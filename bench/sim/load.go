@@ -54,6 +54,9 @@ func (s *sidecar) arrive() {
 func (s *sidecar) next() (gap time.Duration, callers int) {
 	w := s.w
 	if w.load.saturated {
+		if s.modest() {
+			return time.Minute / time.Duration(w.quotad.requestLimit()) * time.Duration(3*w.living()), 1
+		}
 		// All of them together want three times what there is.
 		return time.Minute / time.Duration(3*w.quotad.requestLimit()) * time.Duration(w.living()), 1
 	}
@@ -207,6 +210,11 @@ func (p *process) decide(r *request, h lease.Hold, v lease.Verdict, from *snapsh
 	w := p.s.w
 	w.note(p.s.name, "verdict "+v.Reason.String(), int64(v.Resource), v.Needed, v.Left)
 	r.books = p.books
+	p.judgeFailover(v)
+	p.s.wished++
+	if v.OK {
+		p.s.got++
+	}
 	if !v.OK {
 		w.witness.refused(p, v)
 		return

@@ -18,6 +18,8 @@ type plan struct {
 	ledger          ledger.Config
 	driftMillionths int64 // of sidecars' clocks, fast or slow, at most
 	hungry          bool  // everybody wants more than there is all the time
+	modest          bool  // in saturation one sidecar wants less than its part
+	patient         bool  // saturation is long enough to compare what each got
 	pulses          bool  // all callers rest now and then, and come back together
 	dropMille       int   // messages
 	repeatMille     int
@@ -27,8 +29,6 @@ type plan struct {
 	lasts           [2]time.Duration // how long requests run, from and to
 	faultMean       time.Duration
 	mix             []fault      // of injected faults; none: none
-	strict          bool         // what is known to be broken too
-	mendTwins       bool         // somebody ends a twin that quotad does not answer
 	sameFile        bool         // a disk that is rolled back keeps its inodes: nothing tells the old state by them
 	refundsLate     bool         // a window counts what is given back when it is, not where it was admitted
 	unseen          bool         // and back to a state with a seq that quotad has not seen surpassed
@@ -49,7 +49,7 @@ type team struct {
 
 // calm is a world in which nothing goes wrong.
 func calm(sidecars, teams int) plan {
-	p := plan{sidecars: sidecars, ledger: shortStandby, duration: 100 * time.Second, lasts: requestLasts, mendTwins: true}
+	p := plan{sidecars: sidecars, ledger: shortStandby, duration: 100 * time.Second, lasts: requestLasts}
 	for i := range teams {
 		p.addTeam(fmt.Sprint("team-", i), 900, 180_000, lease.Share)
 		p.addBudget("team", fmt.Sprint("team-", i), plenty, true)
@@ -75,7 +75,7 @@ func drawPlan(seed uint64) plan {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	pick := func(ns ...int) int { return ns[rng.IntN(len(ns))] }
 	p := plan{
-		ledger: shortStandby, mendTwins: true, lasts: requestLasts,
+		ledger: shortStandby, lasts: requestLasts,
 		sidecars: 2 + rng.IntN(6), duration: time.Duration(90+rng.IntN(90)) * time.Second,
 		driftMillionths: int64(pick(0, 500, 10_000, 50_000)),
 		dropMille:       pick(0, 5, 50, 150), repeatMille: pick(0, 20, 100), lateMille: pick(0, 10, 50),
@@ -95,6 +95,7 @@ func drawPlan(seed uint64) plan {
 		p.addBudget("org", "o", int64(pick(100, 500, 1_000_000))*1_000_000, rng.IntN(3) > 0)
 	}
 	p.hungry, p.pulses = rng.IntN(3) == 0, rng.IntN(3) == 0
+	p.patient = p.driftMillionths <= 10_000 && rng.IntN(8) == 0
 	for f := messageFaults; f < numFaults; f++ {
 		if rng.IntN(3) == 0 {
 			p.mix = append(p.mix, f)

@@ -23,6 +23,8 @@ type sidecar struct {
 	p, twin *process  // twin has p's incarnation, until quotad finds out; both may be nil
 	retired bool
 	habit   habit
+	wished  int // requests decided since they were counted from, and those of them that were granted
+	got     int
 }
 
 // clock is the machine's own, in nanoseconds. It goes on whatever becomes of the processes.
@@ -58,11 +60,11 @@ type process struct {
 	waiting    map[*lease.Waiting]*request
 	polls      int // numbers the planned polls; only the newest counts
 	leaving    bool
-	stuck      bool // see refusedStale
 	pauseEnd   time.Duration
 	lapsed     bool // in quotad's eyes
 	dead       bool
 	dirty      bool
+	began      time.Duration
 	shares     []*quotav1.Share // as last seen
 	sharesTill int64
 }
@@ -84,7 +86,7 @@ func (s *sidecar) start() {
 func (s *sidecar) begin(incarnation uint64) *process {
 	p := &process{
 		s: s, m: lease.NewMachine(lease.Config{AskWait: askWait}, incarnation, s.clock()), waiting: map[*lease.Waiting]*request{},
-		books: s.w.witness.open(incarnation, s),
+		books: s.w.witness.open(incarnation, s), began: s.w.now,
 	}
 	s.w.note(s.name, "starts", int64(incarnation))
 	if s.cache != nil {
@@ -222,39 +224,15 @@ func (q *quotad) renew(p *process, books *account, term, session int, r *quotav1
 	in := toLedger(p.s.name, r)
 	q.submit(term, entry{
 		apply: func() {
+			was := q.l.Counters(in.Incarnation)
 			rep = q.l.Renew(in)
+			q.w.witness.checkWhole(was, &in, &rep)
 			q.w.note("quotad", "applied", int64(r.Incarnation), int64(r.Seq), int64(rep.Refusal))
 			q.w.witness.renewed(books, &in, &rep)
 		},
 		reply: func() {
-			if rep.Refusal == ledger.RefusedStale {
-				p.after(0, func() { p.refusedStale(r.Seq) }) // quotad says nothing
-				return
-			}
 			q.w.carry(p.s, down, func() { p.run(func() { p.receive(session, rep) }) })
 		},
-	})
-}
-
-// refusedStale: quotad has applied a later renew. An honest process has sent that and does not wait for an answer. The
-// twin of another is never answered again (see TestTwinThatFellBehindIsFenced), until somebody ends it.
-func (p *process) refusedStale(seq uint64) {
-	w, s := p.s.w, p.s
-	if !p.books.cloned || p.seq != seq || p.stuck || !w.plan.mendTwins {
-		return
-	}
-	p.stuck = true
-	books := p.books
-	p.after(8*time.Second, func() {
-		switch {
-		case p.seq != seq || p.books != books:
-			p.stuck = false
-		case p == s.twin:
-			p.die()
-			s.twin = nil
-		case p == s.p && !p.leaving:
-			s.kill(lost, w.away())
-		}
 	})
 }
 

@@ -28,6 +28,7 @@ type quotad struct {
 	began    time.Duration // of the term
 	base     int64         // ledger time when it began
 	rate     int64         // of the leader's monotonic clock, in millionths
+	heard    time.Duration // when the newest entry was committed
 	wallOff  time.Duration // how far the leader's wall clock is off
 	batch    []entry
 	proposed []proposal
@@ -38,6 +39,8 @@ type quotad struct {
 	index   uint64 // Raft index of the newest definition
 	specs   []ledger.Spec
 	version int           // of the snapshots
+	losses  [2]loss       // the newest first
+	edited  time.Duration // when resources or the month changed last
 	open    uint32        // month
 	turn    time.Duration // when the next one begins; never if it is 0
 }
@@ -67,19 +70,30 @@ func name(scope, owner string, kind ledger.Kind) string {
 func newQuotad(w *world) *quotad {
 	q := &quotad{w: w, l: ledger.New(w.plan.ledger), open: 202601, specs: w.plan.specs}
 	q.l.OpenPeriods([]ledger.Period{{Period: q.open, EndsMS: int64(q.open)}})
-	q.lead()
+	q.lead(false)
 	q.index++
-	w.must(q.l.Define(q.index, q.specs))
+	w.must(q.l.Define(q.index, q.specs, ledger.Fairness{}))
 	q.version++
 	w.witness.learn(q.l)
 	q.tickLoop()
 	return q
 }
 
-// lead begins a term: ledger time goes on from where it stood.
-func (q *quotad) lead() {
-	q.up, q.began, q.base, q.wallOff = true, q.w.now, q.l.Now(), 0
+// lead begins a term: ledger time goes on from where it stood, and counts what has passed since by the new leader's
+// clock. A node that has just loaded its records knows of nothing that has passed, and one that applied the last entries
+// late knows of less.
+func (q *quotad) lead(loaded bool) {
 	q.rate = 1_000_000 + q.w.rng.Int64N(2*leaderDrift+1) - leaderDrift
+	passed := q.w.now - q.heard
+	switch {
+	case loaded:
+		passed = 0
+	case q.w.faulty && q.w.chance(200) && passed > 0:
+		q.w.tally.faults[timeBehind]++
+		passed = q.w.upTo(passed)
+	}
+	q.up, q.began, q.wallOff = true, q.w.now, 0
+	q.base = q.l.Now() + passed.Milliseconds()*q.rate/1_000_000
 	q.w.note("quotad", "leads", int64(q.term), q.base)
 }
 
@@ -113,7 +127,13 @@ func (q *quotad) propose() {
 	if len(q.batch) == 0 || !q.up {
 		return
 	}
-	q.proposed = append(q.proposed, proposal{q.stamp(), q.batch})
+	stamp := q.stamp()
+	if q.w.faulty && q.w.chance(20) {
+		// It was stamped before another that is ahead of it in the log.
+		q.w.tally.faults[disordered]++
+		stamp -= q.w.rng.Int64N(50)
+	}
+	q.proposed = append(q.proposed, proposal{stamp, q.batch})
 	q.batch = nil
 	q.lastEnd = max(q.lastEnd, q.w.now+500*time.Microsecond+q.w.upTo(4*time.Millisecond))
 	term := q.term
@@ -132,16 +152,26 @@ func (q *quotad) propose() {
 
 // commit applies a batch. Replies are sent by a leader that still leads.
 func (q *quotad) commit(p proposal, answer bool) {
+	before := q.l.Now()
 	q.l.Advance(p.stamp)
+	now := q.l.Now()
+	q.w.mustf(now >= before && now <= max(before, p.stamp), checkTime, "%d after %d by the stamp %d", now, before, p.stamp)
+	q.heard = q.w.now
 	for _, e := range p.entries {
 		e.apply()
 	}
 	q.inspect()
+	var woken []uint64
 	for _, e := range q.l.Events() {
-		if e.Kind == ledger.Wake && answer {
+		if e.Kind != ledger.Wake {
+			continue
+		}
+		woken = append(woken, e.Incarnation)
+		if answer {
 			q.wake(e.Incarnation)
 		}
 	}
+	q.w.witness.checkWoken(woken)
 	if !answer {
 		return
 	}
@@ -176,6 +206,7 @@ func (q *quotad) wake(incarnation uint64) {
 func (q *quotad) lose(gap time.Duration, keep, loaded bool) {
 	proposed := q.proposed
 	q.term, q.up, q.batch, q.proposed, q.lastEnd = q.term+1, false, nil, nil, 0
+	q.losses = [2]loss{{q.w.now, gap}, q.losses[0]}
 	q.w.note("quotad", "leader lost", int64(q.term), int64(len(proposed)), int64(gap))
 	if len(proposed) > 0 {
 		if keep {
@@ -202,9 +233,12 @@ func (q *quotad) lose(gap time.Duration, keep, loaded bool) {
 		if loaded {
 			q.reload()
 		}
-		q.lead()
+		q.lead(loaded)
 	})
 }
+
+// loss is when a leader was lost, and for how long there was none.
+type loss struct{ at, gap time.Duration }
 
 // reload makes the ledger anew from its records, as a restarted node does.
 func (q *quotad) reload() {
@@ -222,11 +256,12 @@ func (q *quotad) reload() {
 		cs = append(cs, q.l.Counters(m.Incarnation)...)
 	}
 	fresh := ledger.New(q.w.plan.ledger)
-	q.w.must(fresh.Load(q.l.Now(), q.l.Periods(), rs, cs, ms))
+	q.w.must(fresh.Load(q.l.Now(), q.l.Periods(), q.l.Fairness(), rs, cs, ms))
 	if !reflect.DeepEqual(fresh.Resources(), q.l.Resources()) || !reflect.DeepEqual(fresh.Members(), q.l.Members()) {
 		q.w.must(fmt.Errorf("a ledger loaded from records is not the one they are of"))
 	}
 	q.l = fresh
+	q.w.witness.forgetWaits() // they are a hint, and not in the records
 }
 
 // tickLoop lets time pass when nothing else is proposed, and looks at the calendar. A month is opened when the leader
@@ -267,7 +302,8 @@ func (q *quotad) change(f func(specs []ledger.Spec) ([]ledger.Spec, bool)) {
 		}
 		q.index++
 		q.specs = specs
-		q.w.must(q.l.Define(q.index, specs))
+		q.w.must(q.l.Define(q.index, specs, ledger.Fairness{}))
+		q.checkDefined()
 		q.changed()
 	}})
 }
@@ -275,6 +311,7 @@ func (q *quotad) change(f func(specs []ledger.Spec) ([]ledger.Spec, bool)) {
 // changed tells the witness, and everybody who is connected.
 func (q *quotad) changed() {
 	q.version++
+	q.edited = q.w.now
 	q.w.witness.learn(q.l)
 	snap := q.snapshot()
 	for _, s := range q.w.sidecars {

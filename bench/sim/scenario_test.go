@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-gateway/sluice/quotad/ledger"
 	"github.com/sluice-gateway/sluice/sidecar/lease"
 )
 
@@ -239,5 +240,60 @@ func TestMinutesWithoutQuotad(t *testing.T) {
 func TestSmallerNeedIsNotExhausted(t *testing.T) {
 	p := calm(3, 1)
 	p.addBudget("key", "team-0", 5_000_000, true)
+	runPlan(t, p, nil)
+}
+
+// TestTwinThatFellBehindIsFenced: a process whose twin has sent a later renew waits for an answer to its own, and must be
+// told to start over, or else it never gets another lease.
+func TestTwinThatFellBehindIsFenced(t *testing.T) {
+	p := calm(3, 1)
+	p.script = func(w *world) {
+		w.every(20*time.Second, func() {
+			if s := w.sidecars[0]; s.p != nil && s.twin == nil {
+				w.clone(s)
+			}
+		})
+	}
+	runPlan(t, p, nil)
+}
+
+// TestSpendPastASoftBudgetIsFiled: what a journal says of a budget that quotad has no counter of.
+func TestSpendPastASoftBudgetIsFiled(t *testing.T) {
+	p := calm(2, 0)
+	p.addTeam("team-0", 900, 180_000, lease.Open)
+	p.addBudget("team", "team-0", 1_000_000, false)
+	p.script = func(w *world) {
+		s := w.sidecars[0]
+		w.after(10*time.Second, func() { w.inject(monthTurn) })
+		w.after(40*time.Second, func() { s.kill(killedKept, 100*time.Millisecond) })
+		w.after(40*time.Second+500*time.Millisecond, func() {
+			// The new process is told of the resources and has its predecessor's shares, and that is all.
+			s.link.cut = [2]bool{true, true}
+			s.p.breakWithin(100 * time.Millisecond)
+		})
+		w.after(60*time.Second, func() {
+			if s.p != nil {
+				s.kill(killedKept, 100*time.Millisecond)
+			}
+			s.link.cut = [2]bool{}
+		})
+	}
+	runPlan(t, p, nil)
+}
+
+// TestSharesEndInTimeOnASlowClock: the leader's clock may be fast at the same time.
+func TestSharesEndInTimeOnASlowClock(t *testing.T) {
+	p := calm(3, 1)
+	p.ledger = ledger.Config{} // an hour of standby, as in production
+	p.duration = 3700 * time.Second
+	p.script = func(w *world) {
+		s := w.sidecars[0]
+		s.rate = 999_500 // half a thousandth slow
+		s.booted = 0
+		w.after(20*time.Second, func() {
+			s.link.cut = [2]bool{true, true}
+			s.p.breakWithin(time.Second)
+		})
+	}
 	runPlan(t, p, nil)
 }

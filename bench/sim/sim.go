@@ -27,7 +27,13 @@ type Result struct {
 }
 
 // Run plays one seed. trace takes the event log; nil keeps none.
-func Run(seed uint64, trace io.Writer) Result { return play(seed, drawPlan(seed), trace) }
+func Run(seed uint64, trace io.Writer) Result {
+	r := play(seed, drawPlan(seed), trace)
+	if r.Err == nil && (r.Events < eventsMin || r.Faults < faultsMin) {
+		r.Err = fmt.Errorf("a dull world: %d events and %d faults, of %d and %d", r.Events, r.Faults, eventsMin, faultsMin)
+	}
+	return r
+}
 
 func play(seed uint64, p plan, trace io.Writer) Result {
 	w := newWorld(seed, p, trace)

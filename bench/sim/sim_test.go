@@ -16,9 +16,6 @@ func TestSeeds(t *testing.T) {
 		if r.Err != nil {
 			t.Errorf("seed %d: %v; replay: bin/bench sim --seed %[1]d --trace", seed+1, r.Err)
 		}
-		if r.Events < eventsMin || r.Faults < 5 {
-			t.Errorf("seed %d: only %d events and %d faults", seed+1, r.Events, r.Faults)
-		}
 	}
 }
 

@@ -16,6 +16,8 @@ const (
 	callerLeft
 	overrun
 	hugeRequest
+	disordered
+	timeBehind
 	messageFaults // those above happen by themselves; those below are injected
 
 	cutUp fault = iota - 1
@@ -25,6 +27,7 @@ const (
 	killKept
 	killLost
 	killRolledBack
+	powerCut
 	clone
 	cleanLeave
 	newcomer
@@ -47,8 +50,9 @@ const (
 var faultNames = [numFaults]string{
 	dropped: "message dropped", repeated: "message repeated", late: "message late", reordered: "message overtaken",
 	callerLeft: "caller left while it waited", overrun: "request cost more than reserved", hugeRequest: "huge request",
+	disordered: "entry stamped out of order", timeBehind: "new leader's time is behind",
 	cutUp: "cut towards quotad", cutDown: "cut towards the sidecar", cutBoth: "cut both ways", pause: "process paused",
-	killKept: "kill, journal kept", killLost: "kill, journal lost", killRolledBack: "kill, disk rolled back",
+	killKept: "kill, journal kept", killLost: "kill, journal lost", killRolledBack: "kill, disk rolled back", powerCut: "machine loses power",
 	clone: "process cloned", cleanLeave: "clean leave", newcomer: "sidecar joins", saidDead: "operator says dead",
 	leaderChange: "leader change", entriesLost: "leader lost, entries with it", repliesLost: "leader lost, only replies with it",
 	leaderLoaded: "new leader loaded from records", outage: "quotad away", clockStep: "leader's clock steps",
@@ -80,8 +84,11 @@ const (
 	checkSettledByJournal
 	checkSuspense
 	checkQuiet
-	checkUtilisation
 	checkStarved
+	checkTime
+	checkWhole
+	checkWoken
+	checkDefined
 	numChecks
 )
 
@@ -106,14 +113,19 @@ var checkNames = [numChecks]string{
 	checkSettledByJournal: "the same after a kill, by its journal",
 	checkSuspense:         "what no journal proved is in suspense",
 	checkQuiet:            "an idle sidecar keeps nothing",
-	checkUtilisation:      "95% of a limit is used when demand exceeds it",
 	checkStarved:          "every sidecar gets its part",
+	checkTime:             "ledger time never goes back, and no further than the stamp",
+	checkWhole:            "asks are granted whole or not at all",
+	checkWoken:            "who was refused hears when more becomes free",
+	checkDefined:          "resources are what they were defined to be",
 }
 
 // Tally counts how often everything happened and was checked.
 type Tally struct {
 	faults [numFaults]int
 	checks [numChecks]int
+
+	figures [numFigures]worst
 }
 
 // Add adds the counts of another.
@@ -123,6 +135,9 @@ func (t *Tally) Add(o Tally) {
 	}
 	for i, n := range o.checks {
 		t.checks[i] += n
+	}
+	for i, w := range o.figures {
+		t.measure(figure(i), w.times, w.value)
 	}
 }
 
@@ -147,6 +162,11 @@ func (t *Tally) Missing() []string {
 			out = append(out, checkNames[i])
 		}
 	}
+	for i, w := range t.figures {
+		if w.times == 0 {
+			out = append(out, figures[i].name)
+		}
+	}
 	return out
 }
 
@@ -159,6 +179,15 @@ func (t *Tally) Write(out io.Writer) error {
 	text += "checks\n"
 	for i, n := range t.checks {
 		text += fmt.Sprintf("  %10d  %s\n", n, checkNames[i])
+	}
+	text += "figures, the worst of all\n"
+	for i, w := range t.figures {
+		f := figure(i)
+		said := "-"
+		if w.times > 0 {
+			said = f.say(w.value)
+		}
+		text += fmt.Sprintf("  %10d  %8s  %s: %s\n", w.times, said, f.bound(), figures[i].name)
 	}
 	if _, err := io.WriteString(out, text); err != nil {
 		return fmt.Errorf("write the counts: %w", err)

@@ -18,6 +18,7 @@ type witness struct {
 	resources []*truth
 	byID      map[uint64]*truth // looked up, never walked
 	refusals  [lease.NumReasons]int
+	loosened  []wait // by the present entry: more of them became free
 }
 
 // fate is what became of a process.
@@ -27,6 +28,7 @@ const (
 	living     fate = iota
 	killedKept      // dead; its journal was found whole
 	rolledBack      // dead; an old state of its journal was found
+	poweredOff      // dead with its machine; its journal is of another boot, and may be an old state
 	lost            // dead; nothing was found
 	fencedOff       // lives on under another incarnation; what it had is nobody's
 )
@@ -45,6 +47,7 @@ type account struct {
 	appliedAt   time.Duration
 	balances    []*balance
 
+	waits       []wait            // what its last renew was refused
 	settledOver []debt            // settled since the last renew was built
 	sentOver    map[uint64][]debt // by seq
 }
@@ -81,12 +84,20 @@ type limit struct {
 	perMinute int64
 }
 
-// flow is use of a bucket by one request: what was reserved at admission, less what it gave back in the end.
+// flow is use of a bucket by one request: what was reserved at admission, less what it gave back in the end. A debt is
+// what it used beyond, from when quotad knows.
 type flow struct {
 	at     time.Duration
 	amount int64
 	owner  string
 	cloned bool
+	debt   bool
+}
+
+// wait is a resource that a process was refused for the time being.
+type wait struct {
+	resource uint64
+	period   uint32
 }
 
 // month is what is known of a budget in one period.
@@ -102,11 +113,15 @@ type month struct {
 	unbooked     int64         // overruns of requests that quotad has not booked
 	unbookedMost int64
 	short        bool // some request was refused for good
+	closed       bool
+	known        bool // cap was learnt
+	capChanged   bool
 }
 
-// debt is an overrun of a month.
+// debt is an overrun of a month, or of a bucket.
 type debt struct {
-	month  *month
+	truth  *truth
+	month  *month // nil for a bucket
 	amount int64
 }
 
@@ -172,6 +187,9 @@ func (t *witness) learn(l *ledger.Ledger) {
 		}
 		res.spec = r.Spec
 		if n := len(res.limits); n == 0 || res.limits[n-1].perMinute != r.Spec.Limit {
+			if n > 0 && r.Spec.Kind != ledger.Money && r.Spec.Limit > res.limits[n-1].perMinute {
+				t.loosened = append(t.loosened, wait{r.ID, 0})
+			}
 			res.limits = append(res.limits, limit{t.w.now, r.Spec.Limit})
 		}
 		res.burstMost = max(res.burstMost, r.Spec.Burst)
@@ -179,7 +197,14 @@ func (t *witness) learn(l *ledger.Ledger) {
 			m := res.month(p.Period)
 			if p.Cap+p.Credits > m.cap {
 				m.loosened = t.w.now
+				t.loosened = append(t.loosened, wait{r.ID, p.Period})
 			}
+			if p.Closed && !m.closed {
+				m.closed = true
+				t.loosened = append(t.loosened, wait{r.ID, p.Period})
+			}
+			m.capChanged = m.capChanged || m.known && m.cap != p.Cap+p.Credits
+			m.known = true
 			m.cap = p.Cap + p.Credits
 			m.capMost = max(m.capMost, m.cap)
 		}
@@ -238,7 +263,7 @@ func (t *witness) admitted(r *request, from *snapshot, at time.Duration) {
 		}
 		if res.spec.Kind != ledger.Money {
 			r.flows[i] = len(res.flows)
-			res.flows = append(res.flows, flow{at, n.Amount, p.s.name, r.books.cloned})
+			res.flows = append(res.flows, flow{at, n.Amount, p.s.name, r.books.cloned, false})
 			if byShare {
 				continue
 			}
@@ -296,11 +321,14 @@ func (t *witness) settled(r *request) {
 		b.held -= reserved
 		b.spent += used
 		m := b.month()
+		if m == nil && used > reserved && !b.gone {
+			r.books.settledOver = append(r.books.settledOver, debt{b.truth, nil, used - reserved})
+		}
 		if m == nil {
 			switch {
 			case used >= reserved || b.gone:
 			case t.w.plan.refundsLate:
-				b.truth.flows = append(b.truth.flows, flow{t.w.now, used - reserved, r.p.s.name, r.books.cloned})
+				b.truth.flows = append(b.truth.flows, flow{t.w.now, used - reserved, r.p.s.name, r.books.cloned, false})
 			default:
 				b.truth.flows[r.flows[i]].amount = used
 			}
@@ -308,7 +336,7 @@ func (t *witness) settled(r *request) {
 		}
 		m.settled += used
 		if r.over > 0 {
-			r.books.settledOver = append(r.books.settledOver, debt{m, r.over})
+			r.books.settledOver = append(r.books.settledOver, debt{b.truth, m, r.over})
 		}
 	}
 }
@@ -321,7 +349,7 @@ func (a *account) sent(seq uint64) {
 // renewed looks at what quotad has made of a renew.
 func (t *witness) renewed(a *account, in *ledger.Renew, rep *ledger.RenewReply) {
 	if rep.Refusal == ledger.RefusedNot && !rep.Fenced {
-		book(a.sentOver[in.Seq])
+		t.book(a, a.sentOver[in.Seq])
 		delete(a.sentOver, in.Seq)
 	}
 	t.observe(in.Incarnation)
@@ -329,17 +357,50 @@ func (t *witness) renewed(a *account, in *ledger.Renew, rep *ledger.RenewReply) 
 	if in.Seq <= first.applied {
 		return // repeated, or a twin's: what was said then is said again
 	}
-	first.applied, first.appliedAt = in.Seq, t.w.now
+	first.applied, first.appliedAt, first.waits = in.Seq, t.w.now, nil
 	for i := range rep.Asks {
-		if rep.Asks[i].Shortage == ledger.Exhausted && i < len(in.Asks) {
+		first.waitsFor(&in.Asks[i], &rep.Asks[i])
+		if rep.Asks[i].Shortage == ledger.Exhausted {
 			t.checkExhausted(&in.Asks[i], &rep.Asks[i])
 		}
 	}
 }
 
-func book(debts []debt) {
+// book: quotad knows of overruns.
+func (t *witness) book(a *account, debts []debt) {
 	for _, d := range debts {
-		d.month.unbooked -= d.amount
+		if d.month != nil {
+			d.month.unbooked -= d.amount
+		} else {
+			d.truth.flows = append(d.truth.flows, flow{t.w.now, d.amount, a.sidecar.name, a.cloned, true})
+		}
+	}
+}
+
+// waitsFor takes down what an ask was refused for.
+func (a *account) waitsFor(ask *ledger.Ask, res *ledger.AskResult) {
+	if res.Granted || res.Shortage == ledger.Gone {
+		return
+	}
+	for _, n := range ask.Needs {
+		if n.Resource == res.Resource {
+			a.waits = append(a.waits, wait{n.Resource, n.Period})
+		}
+	}
+}
+
+func (t *witness) forgetWaits() {
+	for _, a := range t.accounts {
+		a.waits = nil
+	}
+}
+
+// bookMoney is book for what a journal says: it speaks of money only.
+func (a *account) bookMoney(debts []debt) {
+	for _, d := range debts {
+		if d.month != nil {
+			d.month.unbooked -= d.amount
+		}
 	}
 }
 
@@ -350,9 +411,9 @@ func (t *witness) filed(incarnation uint64, done bool) {
 		return
 	}
 	if a.fate == killedKept && !a.isFiled {
-		book(a.settledOver)
+		a.bookMoney(a.settledOver)
 		for seq, debts := range a.sentOver { // a sum: the order is all one
-			book(debts)
+			a.bookMoney(debts)
 			delete(a.sentOver, seq)
 		}
 		a.settledOver = nil

@@ -10,6 +10,7 @@ import (
 
 const (
 	eventsMin   = 10_000
+	faultsMin   = 5
 	loadMost    = 20 * time.Minute // load goes on until there were eventsMin events, but no longer
 	askWait     = 2500 * time.Millisecond
 	standbyFor  = 60 * time.Second
@@ -157,18 +158,15 @@ func (w *world) run() {
 	w.judge()
 }
 
-// heal ends every fault, and every incarnation that was cloned.
+// heal ends every fault. Of two processes with one memory one goes: the other is found out, or goes on.
 func (w *world) heal() {
 	w.note("", "heal")
 	w.faulty = false
 	for _, s := range w.sidecars {
-		s.link.cut = [2]bool{}
+		s.link.mend(w.now)
 		if s.twin != nil {
 			s.twin.die()
 			s.twin = nil
-		}
-		if s.p != nil && s.p.books.cloned && w.plan.mendTwins {
-			s.kill(lost, time.Second) // or it would be found out at any later time
 		}
 	}
 }
@@ -185,10 +183,14 @@ func (w *world) saturate() {
 	w.load = load{on: true, saturated: true}
 	w.playFor(15 * time.Second)
 	from := w.now
-	w.playFor(max(40*time.Second, time.Duration(w.living())*partsMeasured*time.Minute/time.Duration(w.quotad.requestLimit())))
+	for _, s := range w.sidecars {
+		s.wished, s.got = 0, 0
+	}
+	parts := 60
+	if w.plan.patient {
+		parts = 1000 // who comes first is chance: over a short time parts differ by it
+	}
+	w.playFor(max(40*time.Second, time.Duration(w.living()*parts)*time.Minute/time.Duration(w.quotad.requestLimit())))
 	w.load.on = false
 	w.judgeSaturation(from, w.now)
 }
-
-// partsMeasured is how many requests of each sidecar are enough to compare them.
-const partsMeasured = 60

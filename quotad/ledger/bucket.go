@@ -6,6 +6,7 @@ package ledger
 
 // levelNow returns the level at now, in units × perUnit, and changes nothing.
 func (r *resource) levelNow(now int64) int64 {
+	r = r.bucket()
 	p := r.pools[0]
 	room := (r.spec.Burst - min(p.idle, 2*bucketMax)) * perUnit
 	if now <= r.levelAt || r.level >= room {
@@ -19,20 +20,59 @@ func (r *resource) levelNow(now int64) int64 {
 }
 
 // rate is the refill, units a minute.
-func (r *resource) rate() int64 { return max(0, r.spec.Limit-r.pools[0].lapsedShares) }
+func (r *resource) rate() int64 {
+	holder := r // of the shares
+	if r.of != nil {
+		holder = r.of
+	}
+	return max(0, r.spec.Limit-holder.pools[0].lapsedShares)
+}
 
+// refill brings a bucket's level up to date; of the template of users, every bucket that is not full.
 func (l *Ledger) refill(r *resource) {
+	r = r.bucket()
+	if r.template() && !r.shared() {
+		for _, kid := range r.kids {
+			if kid.level < kid.room() {
+				l.refill(kid)
+			}
+		}
+		return
+	}
 	if r.levelAt != l.now {
 		r.level, r.levelAt = r.levelNow(l.now), l.now
 		l.touchResource(r)
+		if r.shared() {
+			l.setAside(r)
+		}
+	}
+}
+
+// room is how high the level may rise.
+func (r *resource) room() int64 { return (r.spec.Burst - min(r.pools[0].idle, 2*bucketMax)) * perUnit }
+
+// fill makes a bucket full, unless its limit is 0.
+func (l *Ledger) fill(r *resource) {
+	r.levelAt = l.now
+	if r.spec.Limit > 0 {
+		r.level = r.spec.Burst * perUnit
+	}
+}
+
+// add changes the level, and with it what is set aside for the claimant that did it.
+func (r *resource) add(amount int64) {
+	b := r.bucket()
+	b.level += amount
+	if r != b && b.contested() {
+		r.credit(max(amount, -accountMax-r.aside))
 	}
 }
 
 // giveBack returns units to the level, as far as there is room for them.
 func (r *resource) giveBack(units int64) {
-	room := (r.spec.Burst - min(r.pools[0].idle, 2*bucketMax)) * perUnit
-	if r.level < room {
-		r.level = min(r.level+min(units, 4*bucketMax)*perUnit, room)
+	b := r.bucket()
+	if room := b.room(); b.level < room {
+		r.add(min(min(units, 4*bucketMax)*perUnit, room-b.level))
 	}
 }
 
@@ -43,25 +83,49 @@ func (r *resource) charge(units int64) { r.charge60k(min(units, 80*bucketMax) * 
 // charge60k is charge in units × perUnit.
 func (r *resource) charge60k(amount int64) {
 	owed := -(r.spec.Burst + debtMinutes*r.spec.Limit) * perUnit
-	if r.level > owed {
-		r.level = max(r.level-min(amount, 80*bucketMax*perUnit), owed)
+	if level := r.bucket().level; level > owed {
+		r.add(-min(amount, 80*bucketMax*perUnit, level-owed))
 	}
 }
 
-// available is the level in whole units. The bucket must be refilled.
-func (r *resource) available() int64 { return floorDiv(r.level, perUnit) }
+// levelFor is what is left for r at now, in whole units: of a contested pool, what is set aside for the claimant.
+func (r *resource) levelFor(now int64) int64 {
+	level := r.levelNow(now)
+	switch {
+	case r.template() && !r.shared():
+		level = r.spec.Burst * perUnit
+	case r.claimant() && r.of.contested():
+		level = min(level, r.aside)
+	}
+	return floorDiv(level, perUnit)
+}
+
+// fits says that the bucket, refilled, has units for r now.
+func (r *resource) fits(units int64) bool {
+	b := r.bucket()
+	if r != b && b.contested() && r.aside <= 0 {
+		return false
+	}
+	return units <= floorDiv(b.level, perUnit)
+}
 
 // waitMS says in how many milliseconds from now need units could be there, 1..retryMaxMS.
 func (r *resource) waitMS(now, need int64) int64 {
 	wait := int64(1)
+	b, rate := r.bucket(), r.rate()
 	if lack := min(need, 2*bucketMax)*perUnit - r.levelNow(now); lack > 0 {
-		rate := r.rate()
 		if rate == 0 {
 			return stalledRetryMS
 		}
 		wait = (lack-1)/rate + 1
 	}
-	if need > r.spec.Burst-r.pools[0].idle {
+	if b != r && b.contested() && r.aside <= 0 { // its turn comes when its account is above 0
+		if rate == 0 {
+			return stalledRetryMS
+		}
+		wait = max(wait, divideEveryMS, mulDiv(-r.aside, max(b.pools[0].claimants, 1), rate))
+	}
+	if need > b.spec.Burst-b.pools[0].idle {
 		wait = max(wait, idleReturnMS) // refill alone cannot get there
 	}
 	return min(wait, retryMaxMS)
@@ -79,16 +143,19 @@ func (l *Ledger) debtMax(m *member, p *pool, c *counter) int64 {
 			base = addSat(base, c.forfeited)
 		}
 	}
-	spec := &p.res.spec
-	if !p.res.money() {
+	spec := p.res.spec
+	if !p.res.budget() {
 		silent := max(0, l.now-(m.lapseAt-l.cfg.LapseAfterMS))
 		floor := addSat(spec.Burst, mulSat(spec.Limit, 1+silent/60_000))
 		return addSat(mulSat(base, overrunFactor), floor)
 	}
-	floor := max(p.cap, 0)
+	floor, least := max(p.cap, 0), int64(overrunFloor)
 	if spec.Hard {
 		floor /= 100
 	}
-	most := addSat(mulSat(base, overrunFactor), max(floor, overrunFloor))
+	if spec.Kind == Calls {
+		least = overrunCalls
+	}
+	most := addSat(mulSat(base, overrunFactor), max(floor, least))
 	return min(most, max(0, p.free-freeMin))
 }

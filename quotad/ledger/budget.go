@@ -13,7 +13,7 @@ import (
 func (l *Ledger) OpenPeriods(ps []Period) {
 	for _, p := range ps {
 		p.Timezone = zone(p.Timezone)
-		if month := p.Period % 100; month < 1 || month > 12 || p.Period > 999912 || len(p.Timezone) > nameMax {
+		if month := p.Period % 100; month < 1 || month > 12 || p.Period > periodMax || len(p.Timezone) > nameMax {
 			continue
 		}
 		i, known := l.searchZone(p.Timezone)
@@ -27,7 +27,7 @@ func (l *Ledger) OpenPeriods(ps []Period) {
 		}
 		l.touch.periods = true
 		for _, r := range l.byName {
-			if r.money() && zone(r.spec.Timezone) == p.Timezone {
+			if r.budget() && !r.template() && zone(r.spec.Timezone) == p.Timezone {
 				l.open(r, p)
 			}
 		}
@@ -67,8 +67,10 @@ func (l *Ledger) open(r *resource, p Period) {
 		}
 		last.closed = true
 	}
+	rate := r.spec.rate(p.Period)
+	limit := r.spec.cap(rate)
 	r.pools = append(r.pools, &pool{
-		res: r, period: p.Period, endsMS: p.EndsMS, cap: r.spec.Limit, free: r.spec.Limit,
+		res: r, period: p.Period, endsMS: p.EndsMS, cap: limit, free: limit, rate: rate,
 	})
 	for _, old := range r.pools {
 		l.wake(old)
@@ -87,7 +89,7 @@ func (l *Ledger) Credit(resource uint64, period uint32, amount int64, id string)
 		return CreditInvalid
 	}
 	p := l.pool(resource, period)
-	if p == nil || !p.res.money() {
+	if p == nil || !p.res.budget() {
 		return CreditGone
 	}
 	i, found := slices.BinarySearch(p.creditIDs, id)

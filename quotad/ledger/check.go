@@ -13,25 +13,17 @@ var ErrBroken = errors.New("ledger invariant is broken")
 // outstanding + suspense + free = cap + credits. Running sums equal the sums over counters; nothing is negative that
 // must not be; everything due lies ahead. An error wraps ErrBroken and names the first fault.
 func (l *Ledger) Check() error {
-	counters := 0
+	counters, children := 0, 0
 	for _, r := range l.byName {
+		if err := l.checkTemplate(r); err != nil {
+			return err
+		}
+		children += len(r.kids)
+	}
+	for _, r := range l.all() {
 		for _, p := range r.pools {
 			counters += len(p.counters)
-			var sum pool
-			for i, c := range p.counters {
-				if err := c.check(); err != nil {
-					return err
-				}
-				if i > 0 && p.counters[i-1].m.incarnation >= c.m.incarnation {
-					return fmt.Errorf("%w: counters of resource %d are out of order", ErrBroken, r.id)
-				}
-				sum.tally(c, 1)
-			}
-			if sum.sums != p.sums {
-				return fmt.Errorf("%w: resource %d, period %d: sums are %+v, counters make %+v",
-					ErrBroken, r.id, p.period, p.sums, sum.sums)
-			}
-			if err := p.conserved(); err != nil {
+			if err := p.check(); err != nil {
 				return err
 			}
 		}
@@ -39,16 +31,89 @@ func (l *Ledger) Check() error {
 	for _, m := range l.order {
 		counters -= len(m.counters)
 		planned := int64(math.MaxInt64)
-		if m.at >= 0 && m.at < len(l.due) && l.due[m.at] == m {
-			planned = m.due
+		if a := &m.alarm; a.at >= 0 && a.at < len(l.due) && l.due[a.at] == a {
+			planned = a.due
 		}
 		if planned != m.nextDue() {
 			return fmt.Errorf("%w: process %d is due at %d, planned for %d", ErrBroken, m.incarnation, m.nextDue(), planned)
 		}
 	}
-	if counters != 0 || len(l.order) != len(l.members) || len(l.byName) != len(l.resources) {
-		return fmt.Errorf("%w: indexes differ: %d counters, %d of %d processes, %d of %d resources",
-			ErrBroken, counters, len(l.order), len(l.members), len(l.byName), len(l.resources))
+	if counters != 0 || len(l.order) != len(l.members) || children != l.children ||
+		len(l.byName)+children != len(l.resources) {
+		return fmt.Errorf("%w: indexes differ: %d counters, %d of %d processes, %d of %d children, %d of %d resources",
+			ErrBroken, counters, len(l.order), len(l.members), children, l.children, len(l.byName)+children, len(l.resources))
+	}
+	return nil
+}
+
+// all returns all resources, children after their templates.
+func (l *Ledger) all() []*resource {
+	out := make([]*resource, 0, len(l.resources))
+	for _, r := range l.byName {
+		out = append(append(out, r), r.kids...)
+	}
+	return out
+}
+
+// check verifies a pool's counters and what is summed up over them.
+func (p *pool) check() error {
+	var sum sums
+	for i, c := range p.counters {
+		if err := c.check(); err != nil {
+			return err
+		}
+		if i > 0 && p.counters[i-1].m.incarnation >= c.m.incarnation {
+			return fmt.Errorf("%w: counters of resource %d are out of order", ErrBroken, p.res.id)
+		}
+		sum.tally(c, 1)
+	}
+	if p.res.shared() {
+		for _, kid := range p.res.kids {
+			for _, c := range kid.pools[0].counters {
+				sum.use(c, 1)
+			}
+		}
+	}
+	if sum != p.sums {
+		return fmt.Errorf("%w: resource %d, period %d: sums are %+v, counters make %+v",
+			ErrBroken, p.res.id, p.period, p.sums, sum)
+	}
+	return p.conserved()
+}
+
+// checkTemplate verifies what a template knows of its children.
+func (l *Ledger) checkTemplate(t *resource) error {
+	fault := func(what string, k *resource) error {
+		return fmt.Errorf("%w: child %q of resource %d: %s", ErrBroken, k.name, t.id, what)
+	}
+	asides, accounts := int64(0), 0
+	for i, k := range t.kids {
+		switch a := &k.alarm; {
+		case k.of != t || !t.template() || k.spec != t.spec || l.resources[k.id] != k || len(k.pools) != 1:
+			return fault("it is not linked", k)
+		case i > 0 && t.kids[i-1].name >= k.name:
+			return fault("it is out of order", k)
+		case a.at < 0 || a.at >= len(t.oldest) || t.oldest[a.at] != a || a.due != k.used || k.used > l.now:
+			return fault("its last use is not on record", k)
+		case k.aside > accountMax || k.aside < -accountMax || k.aside != 0 && !k.claimant():
+			return fault("what is set aside is out of range", k)
+		}
+		asides += k.aside
+		if k.aside != 0 {
+			accounts++
+		}
+		for _, c := range k.pools[0].counters {
+			if !t.budget() && c.m.find(t.id, 0) == nil {
+				return fault("a process has a counter, but none on the template", k)
+			}
+		}
+	}
+	if asides != t.asides || accounts != t.accounts || len(t.oldest) != len(t.kids) || len(t.kids) > t.kidsMax()+1 {
+		return fmt.Errorf("%w: resource %d: %d set aside in %d accounts, children make %d in %d; %d of %d children",
+			ErrBroken, t.id, t.asides, t.accounts, asides, accounts, len(t.oldest), len(t.kids))
+	}
+	if a := &t.alarm; len(t.kids) > 0 && (a.at < 0 || a.at >= len(l.due) || l.due[a.at] != a || a.due != t.oldest[0].due+t.keepMS()) {
+		return fmt.Errorf("%w: resource %d: its children are due at another time than planned", ErrBroken, t.id)
 	}
 	return nil
 }
@@ -82,7 +147,7 @@ func (p *pool) conserved() error {
 	if p.out < 0 || p.suspense < 0 || p.idle < 0 || p.wants < 0 || p.shares < 0 || p.lapsedShares < 0 {
 		return fmt.Errorf("%w: resource %d, period %d: a negative sum in %+v", ErrBroken, r.id, p.period, p.sums)
 	}
-	if !r.money() {
+	if !r.budget() {
 		if r.level > r.spec.Burst*perUnit {
 			return fmt.Errorf("%w: bucket %d: level %d is above its capacity", ErrBroken, r.id, r.level)
 		}
@@ -100,7 +165,7 @@ func (c *counter) check() error {
 		return fmt.Errorf("%w: counter of process %d on resource %d, period %d: %s: %+v",
 			ErrBroken, c.m.incarnation, c.p.res.id, c.p.period, what, c.state())
 	}
-	money := c.p.res.money()
+	money := c.p.res.budget()
 	switch {
 	case c.granted < 0 || c.spent < 0 || c.returned < 0 || c.forfeited < 0 || c.held < 0 || c.demand < 0:
 		return fault("negative")

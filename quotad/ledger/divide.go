@@ -92,3 +92,35 @@ func share(left, weight, all int64) (int64, uint64) {
 	q, r := bits.Div64(hi, lo, uint64(all)) // q ≤ left
 	return int64(q), r
 }
+
+// spread shares free among claims by weighted max-min, as divide does, and gives each its part. It uses claims as its
+// scratch space. Parts are rounded down: what is left over stays where it is.
+func spread(free int64, claims []claim, give func(id uint64, part int64)) {
+	left, weight := max(free, 0), int64(0)
+	for i := range claims {
+		weight += claims[i].weight
+	}
+	for pass := 1; ; pass++ {
+		if pass == dividePasses {
+			slices.SortFunc(claims, compareWish)
+		}
+		open := 0
+		for _, c := range claims {
+			if mulLess(left, c.weight, c.want, weight) {
+				claims[open] = c
+				open++
+				continue
+			}
+			give(c.id, c.want)
+			left, weight = left-c.want, weight-c.weight
+		}
+		if open == len(claims) {
+			break
+		}
+		claims = claims[:open]
+	}
+	for _, c := range claims {
+		part, _ := share(left, c.weight, weight)
+		give(c.id, part)
+	}
+}

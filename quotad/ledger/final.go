@@ -42,7 +42,18 @@ func (l *Ledger) FileFinal(f FileFinal) (done bool) {
 // is not booked, and the counter stays as it is.
 func (l *Ledger) raiseSpent(m *member, f *Counter) {
 	c := m.find(f.Resource, f.Period)
-	if c == nil || !c.p.res.money() || f.Spent <= c.spent {
+	if c == nil {
+		// Cut off from its first request on, it may have spent past a soft budget without a grant. What is one for each
+		// name needs one: there, no counter means that it was closed, with all that it counted.
+		p := l.pool(f.Resource, f.Period)
+		if p == nil || !p.countable() || !p.res.budget() || f.Spent == 0 || f.Spent > l.debtMax(m, p, nil) {
+			return
+		}
+		if c = l.ensure(m, p); c == nil {
+			return
+		}
+	}
+	if !c.p.res.budget() || f.Spent <= c.spent {
 		return
 	}
 	more := f.Spent - c.spent

@@ -2,13 +2,13 @@ package ledger
 
 // verdict says whether need fits p now; ShortageNone if so. left is what p has.
 func (l *Ledger) verdict(p *pool, need int64) (short Shortage, left, retryMS int64) {
-	if !p.res.money() {
+	if !p.res.budget() {
 		l.refill(p.res)
-		left = p.res.available()
+		left = p.res.levelFor(l.now)
 		switch {
 		case need > p.res.spec.Burst, p.res.spec.Limit == 0:
 			return TooLarge, left, 0
-		case need > left:
+		case !p.res.fits(need):
 			return Throttled, left, p.res.waitMS(l.now, need)
 		}
 		return ShortageNone, left, 0
@@ -33,40 +33,48 @@ func (s Shortage) final() bool { return s == Exhausted || s == TooLarge || s == 
 func (l *Ledger) ask(m *member, a *Ask) AskResult {
 	out := AskResult{ID: a.ID, Granted: true}
 	fresh := 0
+	pools := l.drawing[:0]
 	for i := range a.Needs {
 		n := &a.Needs[i]
-		c := m.find(n.Resource, n.Period)
-		p := l.pool(n.Resource, n.Period)
-		short, left, retry := Gone, int64(0), int64(0)
-		switch {
-		case p == nil || !m.live():
-		case c == nil && len(m.counters)+fresh >= countersMax:
-		case c != nil && c.granted > grantedMax-n.Amount:
-			short = TooLarge
-		default:
-			short, left, retry = l.verdict(p, n.Amount)
+		left, retry := int64(0), int64(0)
+		var p *pool
+		short := Gone
+		if m.live() {
+			p, short = l.drawn(n)
 		}
-		switch {
-		case short == ShortageNone && c == nil:
-			fresh++
-		case short != ShortageNone && short != Gone:
-			l.ensure(m, p).waiting = true // there is room for it, or else it were gone
+		pools = append(pools, p)
+		if p == nil {
+			if short == Reserved {
+				retry = reservedRetryMS
+			}
+		} else if lacking := m.lacking(p); len(m.counters)+fresh+lacking > countersMax {
+			short = Gone
+		} else if c := m.find(p.res.id, p.period); c != nil && c.granted > grantedMax-n.Amount {
+			short = TooLarge
+		} else if short, left, retry = l.verdict(p, n.Amount); short == ShortageNone {
+			fresh += lacking
+		}
+		if p != nil && short != ShortageNone && short != Gone {
+			l.refuse(l.ensure(m, p), n.Amount) // there is room for it, or else it were gone
 		}
 		if short != ShortageNone && (out.Granted || short.final() && !out.Shortage.final()) {
 			out = AskResult{ID: a.ID, Resource: n.Resource, Shortage: short, Left: left, RetryAfterMS: retry}
 		}
 	}
+	l.drawing = pools
 	if !out.Granted {
-		for i := range a.Needs {
-			if c := m.find(a.Needs[i].Resource, a.Needs[i].Period); c != nil {
-				c.gathers = true
+		for _, p := range pools {
+			if p != nil {
+				if c := m.find(p.res.id, p.period); c != nil {
+					c.gathers = true
+				}
 			}
 		}
 		return out
 	}
 	for i := range a.Needs {
 		n := &a.Needs[i]
-		c := l.ensure(m, l.pool(n.Resource, n.Period))
+		c := l.ensure(m, pools[i])
 		l.lift(c)
 		c.granted += n.Amount
 		c.held += n.Amount // the waiting request takes it at once
@@ -76,12 +84,23 @@ func (l *Ledger) ask(m *member, a *Ask) AskResult {
 	return out
 }
 
+// refuse notes that somebody waits for amount. What refills in a contested pool is set aside by wishes: this is one, also
+// before the sidecar's next renew says so.
+func (l *Ledger) refuse(c *counter, amount int64) {
+	c.waiting = true
+	if c.p.res.claimant() && c.demand < amount {
+		l.lift(c)
+		c.demand = amount
+		l.put(c)
+	}
+}
+
 // take pays a grant out of what is free.
 func (l *Ledger) take(p *pool, amount int64) {
-	if p.res.money() {
+	if p.res.budget() {
 		p.free -= amount
 	} else {
-		p.res.level -= amount * perUnit
+		p.res.add(-amount * perUnit)
 	}
 }
 
@@ -97,11 +116,12 @@ func (l *Ledger) grantDemand(c *counter) {
 	}
 	amount := int64(0)
 	switch {
-	case !p.res.money():
+	case !p.res.budget():
 		l.refill(p.res)
-		amount = l.part(c, want, p.res.available())
+		free := p.res.levelFor(l.now)
+		amount = l.part(c, want, free)
 		if c.gathers {
-			amount = max(amount, min(want, c.back, p.res.available()))
+			amount = max(amount, min(want, c.back, free))
 		}
 	case p.closed:
 	case !p.res.spec.Hard:
@@ -153,7 +173,7 @@ func (l *Ledger) idleMax(c *counter) int64 {
 // idle or free. 0 when it has no more than that, or nobody lacks anything.
 func (l *Ledger) fairIdle(c *counter) int64 {
 	p := c.p
-	free := max(p.res.levelNow(l.now)/perUnit, 0)
+	free := max(p.res.levelFor(l.now), 0)
 	if p.wants <= free {
 		return 0
 	}
@@ -196,7 +216,7 @@ func (l *Ledger) part(c *counter, want, free int64) int64 {
 		}
 		if other == c {
 			w = want
-		} else if p.res.money() {
+		} else if p.res.budget() {
 			w = min(w, l.leaseRoom(other))
 		}
 		l.claims = append(l.claims, claim{id: other.m.incarnation, want: w, weight: 1})
@@ -212,7 +232,7 @@ func (l *Ledger) unmet(c *counter) (short Shortage, retryMS int64) {
 		return ShortageNone, 0
 	}
 	p := c.p
-	if !p.res.money() {
+	if !p.res.budget() {
 		if p.res.spec.Limit == 0 {
 			return TooLarge, 0
 		}

@@ -11,13 +11,15 @@ type Config struct {
 	UsableForMS       int64 // bucket leases are usable this long from the renew's first send; default 10,000
 	LapseAfterMS      int64 // a silent sidecar lapses this long after its last applied renew; default 11,100; above UsableForMS
 	StandbyForMS      int64 // standing shares end this long after the last renew, at the sidecar; default 3,600,000
-	StandbyMarginMS   int64 // and this much later here; default 1,100
+	StandbyMarginMS   int64 // and this much later here; default 1,100 + 0.5% of StandbyForMS; at least those 0.5%
 	NewcomerMS        int64 // a newcomer's share is 0 this long while a silent one's is outstanding; default 60,000
 	IdleLeasePermille int64 // hard budgets: unheld money out on lease, thousandths of the cap; default 5, at most 1000
 }
 
 // WithDefaults fills in what is 0 and bounds what is absurd. LapseAfterMS is raised above UsableForMS: the sidecar
-// must stop first.
+// must stop first. So must it at the end of standby, an hour by two clocks: a clock that no one disciplines (an NTP
+// daemon that is stopped, a guest that is throttled) may be wrong by 500 millionths, the leader's too, and after a
+// failover the next leader's; half a hundredth covers all of them many times.
 func (c Config) WithDefaults() Config {
 	fill := func(v *int64, def, most int64) {
 		if *v <= 0 {
@@ -28,7 +30,8 @@ func (c Config) WithDefaults() Config {
 	fill(&c.UsableForMS, 10_000, durationMax)
 	fill(&c.LapseAfterMS, 11_100, durationMax)
 	fill(&c.StandbyForMS, 3_600_000, durationMax)
-	fill(&c.StandbyMarginMS, 1_100, durationMax)
+	fill(&c.StandbyMarginMS, c.StandbyForMS/clockError+1_100, durationMax)
+	c.StandbyMarginMS = max(c.StandbyMarginMS, c.StandbyForMS/clockError)
 	fill(&c.NewcomerMS, 60_000, durationMax)
 	fill(&c.IdleLeasePermille, 5, 1000)
 	c.LapseAfterMS = max(c.LapseAfterMS, c.UsableForMS+1)
@@ -42,17 +45,22 @@ type Ledger struct {
 	now       int64
 	members   map[uint64]*member // look-up only; order has the order
 	order     []*member          // by incarnation
-	due       dueHeap            // members by what becomes of them next
+	due       alarms             // what becomes of members next, and templates whose oldest child may go
 	resources map[uint64]*resource
 	byName    []*resource // by scope, owner, kind
+	children  int         // of all templates
 	lastID    uint64      // largest resource id given out
 	zones     []Period    // by time zone
+	fair      fairness
+	index     uint64 // Raft index of the entry at hand
 
-	mark   uint64  // numbers the passes that mark counters
-	claims []claim // scratch space of part
-	events []Event
-	wakes  int // events that are wakes
-	woken  []*member
+	mark    uint64           // numbers the passes that mark counters
+	claims  []claim          // scratch space of part
+	parties [classes][]claim // scratch space of setAside
+	drawing []*pool          // scratch space of ask
+	events  []Event
+	wakes   int // events that are wakes
+	woken   []*member
 
 	touch touched
 }
@@ -64,20 +72,26 @@ func New(cfg Config) *Ledger {
 		members:   map[uint64]*member{},
 		resources: map[uint64]*resource{},
 		touch:     touched{round: 1},
+		fair:      fairness{reserves: usualReserves},
 	}
 }
+
+// Enter begins a Raft entry: children made until the next one have ids of its index. It never goes back.
+func (l *Ledger) Enter(index uint64) { l.index = max(l.index, min(index, indexMax)) }
 
 // Now returns the ledger's time in milliseconds.
 func (l *Ledger) Now() int64 { return l.now }
 
 // Advance moves time to stampMS, or leaves it when that is in the past. Whoever is due on the way lapses, or passes
-// the end of its standby, at its own time and in order of (time, incarnation).
+// the end of its standby, at its own time and in order of (time, incarnation), and children not used for long go.
 func (l *Ledger) Advance(stampMS int64) {
 	stampMS = min(stampMS, stampMax)
 	for len(l.due) > 0 && l.due[0].due <= stampMS {
-		m := l.due[0]
-		l.now = max(l.now, m.due)
-		switch {
+		next := l.due[0]
+		l.now = max(l.now, next.due)
+		switch m := next.m; {
+		case m == nil:
+			l.expire(next.r)
 		case !m.lapsed:
 			l.lapse(m)
 		case !m.ended:
@@ -136,7 +150,20 @@ func (l *Ledger) Resource(id uint64) (Resource, bool) {
 	return r.view(l.now), true
 }
 
-// Resources returns read views of all resources, sorted by id.
+// Spec returns what a resource is, and of a child its name; a child's spec is its template's, and of is not 0. Unlike a
+// view it costs nothing, and what it shares with the ledger must not be changed or kept.
+func (l *Ledger) Spec(id uint64) (spec *Spec, of uint64, name string, ok bool) {
+	r, ok := l.resources[id]
+	switch {
+	case !ok:
+		return nil, 0, "", false
+	case r.of != nil:
+		return r.of.spec, r.of.id, r.name, true
+	}
+	return r.spec, 0, "", true
+}
+
+// Resources returns read views of all resources, sorted by id, without children.
 func (l *Ledger) Resources() []Resource {
 	out := make([]Resource, 0, len(l.byName))
 	for _, r := range l.byName {

@@ -40,7 +40,7 @@ func benchLedger(b *testing.B, orgLimit, need int64) (*Ledger, []Renew) {
 	}
 	for n, index := 0, uint64(1); n < len(specs); index++ {
 		n = min(n+ordinalsMax, len(specs))
-		if err := l.Define(index, specs[:n]); err != nil {
+		if err := l.Define(index, specs[:n], Fairness{}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -63,7 +63,7 @@ func benchLedger(b *testing.B, orgLimit, need int64) (*Ledger, []Renew) {
 		if need > 0 {
 			a := Ask{ID: 1}
 			for _, c := range renews[i].Counters {
-				a.Needs = append(a.Needs, Need{c.Resource, c.Period, need})
+				a.Needs = append(a.Needs, Need{Resource: c.Resource, Period: c.Period, Amount: need})
 			}
 			renews[i].Asks = []Ask{a}
 		}

@@ -17,30 +17,41 @@ const (
 
 // Bounds on the state.
 const (
-	membersMax   = 1 << 15 // processes, dead ones still remembered included; beyond: RefusedFull
-	resourcesMax = 1 << 20 // beyond: Define fails
-	ordinalsMax  = 1 << 12 // resources made by one Define; beyond: it fails
-	indexMax     = 1 << 50 // Raft index
-	zonesMax     = 1024    // time zones; periods of further ones are ignored
-	periodsMax   = 3       // periods a budget keeps; opening another drops the oldest
-	creditsMax   = 1024    // credits of a budget in a period; beyond: CreditFull
-	alertsMax    = 16      // alert thresholds of a budget; beyond: Define fails
-	sharesMax    = 8       // unacknowledged versions of a share; beyond, it does not change until acknowledged
-	eventsMax    = 1 << 16 // pending wakes; beyond, they are dropped: they are hints
+	membersMax       = 1 << 15 // processes, dead ones still remembered included; beyond: RefusedFull
+	resourcesMax     = 1 << 20 // beyond: Define fails
+	ordinalsMax      = 1 << 12 // resources made by one Define; beyond: it fails
+	indexMax         = 1 << 50 // Raft index
+	zonesMax         = 1024    // time zones; periods of further ones are ignored
+	periodsMax       = 3       // periods a budget keeps; opening another drops the oldest
+	creditsMax       = 1024    // credits of a budget in a period; beyond: CreditFull
+	alertsMax        = 16      // alert thresholds of a budget; beyond: Define fails
+	sharesMax        = 8       // unacknowledged versions of a share; beyond, it does not change until acknowledged
+	namesMax         = 4096    // children of a bucket or pool; further names share one. It is dropped like the others
+	runsMax          = 1 << 16 // children of a run budget; likewise
+	childrenMax      = 1 << 20 // children of all templates; likewise
+	entryChildrenMax = 1024    // children made by one Raft entry; an ask that would make more is refused for a moment
+	ratesMax         = 1200    // rates of a currency; beyond: Define fails
+	teamsMax         = 1 << 16 // weights of teams; beyond: Define fails
+	eventsMax        = 1 << 16 // pending wakes; beyond, they are dropped: they are hints
 )
 
 // Bounds on numbers. They are chosen so that no sum in this package overflows an int64.
 const (
-	totalMax    = 1 << 60     // S, R, held, demand, a need, a cap, and the sum of a period's credits
-	bucketMax   = 1e12        // limit and burst of a bucket
-	wantMax     = 1 << 47     // wish of one counter; × membersMax fits
-	grantedMax  = 1 << 62     // G; nothing is granted beyond
-	freeMin     = -(1 << 61)  // grants and overruns that would take a budget lower are refused
-	permilleMax = 1_000_000   // alert threshold
-	weightMax   = 1 << 20     // weight of a team
-	stampMax    = 1 << 60     // ledger time
-	durationMax = 1 << 40     // durations of Config
-	perUnit     = int64(60e3) // level of one unit: limit × ms is exact
+	totalMax    = 1 << 60           // S, R, held, demand, a need, a cap, and the sum of a period's credits
+	bucketMax   = 1e12              // limit and burst of a bucket
+	poolMax     = 1e10              // limit and burst of a pool
+	wantMax     = 1 << 47           // wish of one counter; × membersMax fits
+	accountMax  = poolMax * perUnit // what is set aside for a claimant, or drawn ahead by it; × namesMax fits
+	claimMax    = 1 << 34           // wish of one counter of a claimant; × membersMax × namesMax fits
+	periodMax   = 999912            // yyyymm
+	rateMax     = 1e18              // units a USD, in billionths
+	grantedMax  = 1 << 62           // G; nothing is granted beyond
+	freeMin     = -(1 << 61)        // grants and overruns that would take a budget lower are refused
+	permilleMax = 1_000_000         // alert threshold
+	weightMax   = 1 << 20           // weight of a team
+	stampMax    = 1 << 60           // ledger time
+	durationMax = 1 << 40           // durations of Config
+	perUnit     = int64(60e3)       // level of one unit: limit × ms is exact
 )
 
 // Policy that needs no knob.
@@ -57,6 +68,13 @@ const (
 	idleReturnMS    = 2000          // a bucket whose room is taken by idle leases: they come back with the next renews
 	stalledRetryMS  = 60_000        // a bucket whose whole refill is away as silent sidecars' shares: they may end any time
 	retryMaxMS      = 3_600_000     // longest retry-after
+	overrunCalls    = 16            // calls of a run; as overrunFloor
+	childKeepMS     = 60_000        // an end user or claimant is dropped this long after its last use
+	runKeepMS       = 86_400_000    // a run likewise, unless its budget says otherwise
+	evictTries      = 4             // children looked at to make room for one
+	divideEveryMS   = 100           // what refills in a contested pool is divided this often
+	providerReserve = 9             // a pool's limit over the part of the provider's that is not ours: 90% over 10%
+	clockError      = 200           // standby outlives the sidecar's by this part: clocks are off by up to 0.5%
 	goneKeepMS      = 86_400_000    // a silent process is remembered this long after standby; a fenced or gone one is not
 )
 
@@ -85,7 +103,8 @@ func malformedCounters(cs []Counter) bool {
 	sorted := true
 	for i := range cs {
 		c := &cs[i]
-		if !inTotal(c.Spent) || !inTotal(c.Returned) || !inTotal(c.Held) || !inTotal(c.Demand) {
+		if !inTotal(c.Spent) || !inTotal(c.Returned) || !inTotal(c.Held) || !inTotal(c.Demand) ||
+			c.Granted < 0 || c.Granted > grantedMax || c.ProviderLeft != nil && !inTotal(*c.ProviderLeft) {
 			return true
 		}
 		if i > 0 && compareKey(cs[i-1].Resource, cs[i-1].Period, c.Resource, c.Period) >= 0 {
@@ -106,6 +125,9 @@ func malformedNeeds(ns []Need) bool {
 	}
 	for i := range ns {
 		if ns[i].Amount <= 0 || ns[i].Amount > totalMax {
+			return true
+		}
+		if len(ns[i].Name) > nameMax {
 			return true
 		}
 		for j := range i {

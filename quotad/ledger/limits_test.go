@@ -15,7 +15,7 @@ func small(t *testing.T) (l *Ledger, bucket, budget uint64) {
 	err := l.Define(1, []Spec{
 		{Scope: "team", Owner: "a", Kind: Requests, Limit: 600},
 		{Scope: "team", Owner: "a", Kind: Money, Limit: 1_000_000, Hard: true},
-	})
+	}, Fairness{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,10 +73,10 @@ func TestRenewRefusals(t *testing.T) {
 		{"an empty ask", Renew{Incarnation: 1, Seq: 1, Asks: ask()}, RefusedMalformed},
 		{"many needs", Renew{Incarnation: 1, Seq: 1, Asks: ask(needs(needsMax)...)}, RefusedNot},
 		{"too many needs", Renew{Incarnation: 1, Seq: 1, Asks: ask(needs(needsMax + 1)...)}, RefusedMalformed},
-		{"a need twice", Renew{Incarnation: 1, Seq: 1, Asks: ask(Need{bucket, 0, 1}, Need{bucket, 0, 1})}, RefusedMalformed},
-		{"a need of nothing", Renew{Incarnation: 1, Seq: 1, Asks: ask(Need{bucket, 0, 0})}, RefusedMalformed},
-		{"a negative need", Renew{Incarnation: 1, Seq: 1, Asks: ask(Need{bucket, 0, -1})}, RefusedMalformed},
-		{"an absurd need", Renew{Incarnation: 1, Seq: 1, Asks: ask(Need{bucket, 0, totalMax + 1})}, RefusedMalformed},
+		{"a need twice", Renew{Incarnation: 1, Seq: 1, Asks: ask(Need{Resource: bucket, Period: 0, Amount: 1}, Need{Resource: bucket, Period: 0, Amount: 1})}, RefusedMalformed},
+		{"a need of nothing", Renew{Incarnation: 1, Seq: 1, Asks: ask(Need{Resource: bucket, Period: 0, Amount: 0})}, RefusedMalformed},
+		{"a negative need", Renew{Incarnation: 1, Seq: 1, Asks: ask(Need{Resource: bucket, Period: 0, Amount: -1})}, RefusedMalformed},
+		{"an absurd need", Renew{Incarnation: 1, Seq: 1, Asks: ask(Need{Resource: bucket, Period: 0, Amount: totalMax + 1})}, RefusedMalformed},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -139,7 +139,7 @@ func TestForfeitedUse(t *testing.T) {
 	if got := l.Renew(r).Grants[0].Granted; got != 400 {
 		t.Fatalf("got a lease of %d, want 400", got)
 	}
-	if err := l.Define(2, []Spec{{Scope: "team", Owner: "a", Kind: Requests, Limit: 60}}); err != nil {
+	if err := l.Define(2, []Spec{{Scope: "team", Owner: "a", Kind: Requests, Limit: 60}}, Fairness{}); err != nil {
 		t.Fatal(err)
 	}
 	l.Advance(l.NextDue())
@@ -191,11 +191,11 @@ func TestDefineRefusals(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			l, _, _ := small(t)
 			before := recordsOf(l)
-			checked := l.CheckDefine(tt.index, tt.specs)
+			checked := l.CheckDefine(tt.index, tt.specs, Fairness{})
 			if !recordsOf(l).equal(before) {
 				t.Error("CheckDefine changed something")
 			}
-			err := l.Define(tt.index, tt.specs)
+			err := l.Define(tt.index, tt.specs, Fairness{})
 			if (err == nil) != tt.ok || (checked == nil) != tt.ok || err != nil && !errors.Is(err, ErrSpecs) {
 				t.Errorf("got %v, checked %v, want ok %v", err, checked, tt.ok)
 			}
@@ -218,7 +218,7 @@ func TestDefineOrdinals(t *testing.T) {
 		{Scope: "team", Owner: "b", Kind: Money}, {Scope: "key", Owner: "z", Kind: Requests},
 		{Scope: "team", Owner: "b", Kind: Requests}, {Scope: "team", Owner: "a", Kind: Money},
 	}
-	if err := l.Define(9, specs); err != nil {
+	if err := l.Define(9, specs, Fairness{}); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{"key/z/1", "team/a/5", "team/b/1", "team/b/5"}
@@ -235,10 +235,10 @@ func TestCounterLimit(t *testing.T) {
 	for i := range countersMax + 1 {
 		specs = append(specs, Spec{Owner: fmt.Sprintf("%05d", i), Kind: Requests, Limit: 10})
 	}
-	if err := l.Define(1, specs[:ordinalsMax]); err != nil {
+	if err := l.Define(1, specs[:ordinalsMax], Fairness{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Define(2, specs); err != nil {
+	if err := l.Define(2, specs, Fairness{}); err != nil {
 		t.Fatal(err)
 	}
 	r := Renew{Incarnation: 1, Seq: 1}
@@ -285,9 +285,9 @@ func TestForgetting(t *testing.T) {
 		end  func(l *Ledger)
 		at   int64 // it is remembered until then
 	}{
-		{"left", func(l *Ledger) { l.Renew(Renew{Incarnation: 1, Seq: 2, Leaving: true}) }, 3_601_100},
-		{"dead", func(l *Ledger) { l.Fence(1) }, 3_601_100},
-		{"silent", func(*Ledger) {}, 3_601_100 + goneKeepMS},
+		{"left", func(l *Ledger) { l.Renew(Renew{Incarnation: 1, Seq: 2, Leaving: true}) }, 3_619_100},
+		{"dead", func(l *Ledger) { l.Fence(1) }, 3_619_100},
+		{"silent", func(*Ledger) {}, 3_619_100 + goneKeepMS},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -316,7 +316,7 @@ func TestForgetting(t *testing.T) {
 // it is forgotten.
 func TestForgetAfterSuspense(t *testing.T) {
 	l, _, budget := small(t)
-	l.Renew(Renew{Incarnation: 1, Seq: 1, Asks: []Ask{{Needs: []Need{{budget, 202601, 10}}}}})
+	l.Renew(Renew{Incarnation: 1, Seq: 1, Asks: []Ask{{Needs: []Need{{Resource: budget, Period: 202601, Amount: 10}}}}})
 	l.Fence(1)
 	l.Advance(10 * goneKeepMS)
 	if len(l.Members()) != 1 || l.NextDue() != math.MaxInt64 {
@@ -383,11 +383,12 @@ func TestConfigDefaults(t *testing.T) {
 		name      string
 		got, want Config
 	}{
-		{"defaults", Config{}, Config{10_000, 11_100, 3_600_000, 1_100, 60_000, 5}},
-		{"negative", Config{-1, -1, -1, -1, -1, -1}, Config{10_000, 11_100, 3_600_000, 1_100, 60_000, 5}},
-		{"lapse above usable", Config{UsableForMS: 500, LapseAfterMS: 500}, Config{500, 501, 3_600_000, 1_100, 60_000, 5}},
+		{"defaults", Config{}, Config{10_000, 11_100, 3_600_000, 19_100, 60_000, 5}},
+		{"negative", Config{-1, -1, -1, -1, -1, -1}, Config{10_000, 11_100, 3_600_000, 19_100, 60_000, 5}},
+		{"lapse above usable", Config{UsableForMS: 500, LapseAfterMS: 500}, Config{500, 501, 3_600_000, 19_100, 60_000, 5}},
+		{"a margin no clock keeps", Config{StandbyForMS: 60_000, StandbyMarginMS: 299}, Config{10_000, 11_100, 60_000, 300, 60_000, 5}},
 		{"absurd", Config{IdleLeasePermille: 5000, StandbyForMS: math.MaxInt64},
-			Config{10_000, 11_100, durationMax, 1_100, 60_000, 1000}},
+			Config{10_000, 11_100, durationMax, durationMax/200 + 1_100, 60_000, 1000}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

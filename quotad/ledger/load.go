@@ -13,10 +13,10 @@ var ErrRecords = errors.New("ledger records do not fit together")
 // Load replaces the whole state by that of records, in any order. The ledger then behaves as the one did that the
 // records are of, but for who waits to be woken. Nothing is touched by it. On an error, which wraps ErrRecords, the
 // ledger is empty.
-func (l *Ledger) Load(now int64, periods []Period, rs []ResourceState, cs []CounterState, ms []MemberState) error {
+func (l *Ledger) Load(now int64, periods []Period, fair Fairness, rs []ResourceState, cs []CounterState, ms []MemberState) error {
 	fresh := New(l.cfg)
 	*l = *fresh
-	if err := fresh.load(now, periods, rs, cs, ms); err != nil {
+	if err := fresh.load(now, periods, fair, rs, cs, ms); err != nil {
 		return err
 	}
 	if err := fresh.Check(); err != nil {
@@ -26,9 +26,13 @@ func (l *Ledger) Load(now int64, periods []Period, rs []ResourceState, cs []Coun
 	return nil
 }
 
-func (l *Ledger) load(now int64, periods []Period, rs []ResourceState, cs []CounterState, ms []MemberState) error {
+func (l *Ledger) load(now int64, periods []Period, fair Fairness, rs []ResourceState, cs []CounterState, ms []MemberState) error {
 	if now < 0 || now > stampMax {
 		return fmt.Errorf("%w: time %d", ErrRecords, now)
+	}
+	var err error
+	if l.fair, err = newFairness(fair); err != nil {
+		return fmt.Errorf("%w: %w", ErrRecords, err)
 	}
 	l.now = now
 	l.zones = slices.Clone(periods)
@@ -39,15 +43,20 @@ func (l *Ledger) load(now int64, periods []Period, rs []ResourceState, cs []Coun
 		}
 	}
 	for i := range rs {
-		if err := l.loadResource(&rs[i]); err != nil {
-			return err
+		if rs[i].Of == 0 {
+			if err := l.loadResource(&rs[i]); err != nil {
+				return err
+			}
 		}
 	}
-	slices.SortFunc(l.byName, func(a, b *resource) int { return compareName(&a.spec, &b.spec) })
+	slices.SortFunc(l.byName, func(a, b *resource) int { return compareName(a.spec, b.spec) })
 	for i, r := range l.byName {
-		if i > 0 && compareName(&l.byName[i-1].spec, &r.spec) == 0 {
+		if i > 0 && compareName(l.byName[i-1].spec, r.spec) == 0 {
 			return fmt.Errorf("%w: resource %s is there twice", ErrRecords, r.spec.name())
 		}
+	}
+	if err := l.loadChildren(rs); err != nil {
+		return err
 	}
 	for i := range ms {
 		if err := l.loadMember(&ms[i]); err != nil {
@@ -64,35 +73,103 @@ func (l *Ledger) load(now int64, periods []Period, rs []ResourceState, cs []Coun
 }
 
 func (l *Ledger) loadResource(s *ResourceState) error {
-	r := &resource{id: s.ID, level: s.Level60k, levelAt: s.LevelAtMS, spec: Spec{
-		Scope: s.Scope, Owner: s.Owner, Kind: s.Kind, Limit: s.Limit, Burst: s.Burst, Hard: s.Hard, Timezone: s.Timezone,
-		AlertPermille: s.AlertPermille, Weight: s.Weight,
-	}}
+	r := newResource(s.ID, Spec{
+		Scope: s.Scope, Owner: s.Owner, Kind: s.Kind, Each: s.Each, Limit: s.Limit, Burst: s.Burst, Hard: s.Hard,
+		Timezone: s.Timezone, AlertPermille: s.AlertPermille, Weight: s.Weight, KeepMS: s.KeepMS, Currency: s.Currency,
+		Rates: s.Rates,
+	})
 	if err := r.spec.normalise(); err != nil {
 		return fmt.Errorf("%w: resource %d: %w", ErrRecords, s.ID, err)
 	}
-	if _, double := l.resources[s.ID]; double || s.ID == 0 {
-		return fmt.Errorf("%w: resource %d: id is 0 or there twice", ErrRecords, s.ID)
+	if err := l.loadLevel(r, s); err != nil {
+		return err
 	}
-	if !r.money() {
-		if most := r.spec.Burst * perUnit; r.level > most || r.level < -most-debtMinutes*bucketMax*perUnit || r.levelAt > l.now {
-			return fmt.Errorf("%w: resource %d: level %d at %d", ErrRecords, s.ID, r.level, r.levelAt)
-		}
+	if !r.budget() {
 		r.pools = []*pool{{res: r}}
 	}
 	for i := range s.Periods {
 		p := &s.Periods[i]
-		if !r.money() || i > 0 && p.Period <= s.Periods[i-1].Period || i >= periodsMax {
+		if !r.budget() || r.template() || i > 0 && p.Period <= s.Periods[i-1].Period || i >= periodsMax {
 			return fmt.Errorf("%w: resource %d: period %d", ErrRecords, s.ID, p.Period)
 		}
-		r.pools = append(r.pools, &pool{
-			res: r, period: p.Period, endsMS: p.EndsMS, cap: p.Cap, credits: p.Credits, settled: p.Settled, free: p.Free,
-			alerted: slices.Clone(p.AlertedPermille), told: slices.Clone(p.ToldPermille), closed: p.Closed, creditIDs: slices.Clone(p.CreditIDs),
-		})
+		r.pools = append(r.pools, loadPool(r, p))
+	}
+	l.byName = append(l.byName, r)
+	return nil
+}
+
+// loadLevel takes in what all resources have.
+func (l *Ledger) loadLevel(r *resource, s *ResourceState) error {
+	if _, double := l.resources[s.ID]; double || s.ID == 0 {
+		return fmt.Errorf("%w: resource %d: id is 0 or there twice", ErrRecords, s.ID)
+	}
+	r.level, r.levelAt, r.used = s.Level60k, s.LevelAtMS, s.UsedAtMS
+	if most := r.spec.Burst * perUnit; r.level > most || r.level < -most-debtMinutes*bucketMax*perUnit || r.levelAt > l.now {
+		return fmt.Errorf("%w: resource %d: level %d at %d", ErrRecords, s.ID, r.level, r.levelAt)
+	}
+	if r.used < 0 || r.used > l.now {
+		return fmt.Errorf("%w: resource %d: used at %d", ErrRecords, s.ID, r.used)
+	}
+	if aside := s.SetAside60k; aside != 0 && (!r.claimant() || aside > accountMax || aside < -accountMax) {
+		return fmt.Errorf("%w: resource %d: %d set aside", ErrRecords, s.ID, aside)
 	}
 	l.resources[r.id] = r
-	l.byName = append(l.byName, r)
 	l.lastID = max(l.lastID, r.id)
+	return nil
+}
+
+func loadPool(r *resource, p *BudgetPeriodState) *pool {
+	return &pool{
+		res: r, period: p.Period, endsMS: p.EndsMS, cap: p.Cap, credits: p.Credits, settled: p.Settled, free: p.Free,
+		alerted: slices.Clone(p.AlertedPermille), told: slices.Clone(p.ToldPermille), closed: p.Closed,
+		creditIDs: slices.Clone(p.CreditIDs), rate: p.PerUSDNano,
+	}
+}
+
+// loadChild is loadResource for a child, whose template is loaded.
+func (l *Ledger) loadChild(s *ResourceState) error {
+	t, ok := l.resources[s.Of]
+	if !ok || !t.template() {
+		return fmt.Errorf("%w: resource %d: its template %d is missing", ErrRecords, s.ID, s.Of)
+	}
+	kid := &resource{id: s.ID, of: t, name: s.Name, spec: t.spec}
+	if err := l.loadLevel(kid, s); err != nil {
+		return err
+	}
+	kid.pools = []*pool{{res: kid}}
+	switch {
+	case t.budget() != (len(s.Periods) == 1):
+		return fmt.Errorf("%w: resource %d: %d periods", ErrRecords, s.ID, len(s.Periods))
+	case t.budget() && s.Periods[0].Period != 0:
+		return fmt.Errorf("%w: resource %d: period %d", ErrRecords, s.ID, s.Periods[0].Period)
+	case t.budget():
+		kid.pools[0] = loadPool(kid, &s.Periods[0])
+	case kid.claimant():
+		kid.rank(&l.fair)
+		kid.credit(s.SetAside60k)
+	}
+	t.kids = append(t.kids, kid)
+	l.adopt(kid)
+	return nil
+}
+
+// loadChildren takes in the children, and puts them in order.
+func (l *Ledger) loadChildren(rs []ResourceState) error {
+	for i := range rs {
+		if rs[i].Of != 0 {
+			if err := l.loadChild(&rs[i]); err != nil {
+				return err
+			}
+		}
+	}
+	for _, t := range l.byName {
+		slices.SortFunc(t.kids, func(a, b *resource) int { return cmp.Compare(a.name, b.name) })
+		for i, kid := range t.kids {
+			if i > 0 && t.kids[i-1].name == kid.name {
+				return fmt.Errorf("%w: child %q of resource %d is there twice", ErrRecords, kid.name, t.id)
+			}
+		}
+	}
 	return nil
 }
 
@@ -100,11 +177,10 @@ func (l *Ledger) loadMember(s *MemberState) error {
 	if _, double := l.members[s.Incarnation]; double || s.Incarnation == 0 {
 		return fmt.Errorf("%w: process %d is 0 or there twice", ErrRecords, s.Incarnation)
 	}
-	m := &member{
-		incarnation: s.Incarnation, identity: s.Identity, seq: s.Seq, asks: slices.Clone(s.Asks), lapseAt: s.LapseAtMS,
-		standbyAt: s.StandbyAtMS, joined: s.JoinedMS, lapsed: s.Lapsed, ended: s.Lapsed && s.StandbyAtMS <= l.now,
-		fenced: s.Fenced, left: s.Left, shareVersion: s.ShareVersion, shareAcked: s.ShareAcked, at: -1,
-	}
+	m := newMember(s.Incarnation, s.Identity)
+	m.seq, m.asks, m.lapseAt, m.standbyAt, m.joined = s.Seq, slices.Clone(s.Asks), s.LapseAtMS, s.StandbyAtMS, s.JoinedMS
+	m.lapsed, m.ended = s.Lapsed, s.Lapsed && s.StandbyAtMS <= l.now
+	m.fenced, m.left, m.shareVersion, m.shareAcked = s.Fenced, s.Left, s.ShareVersion, s.ShareAcked
 	l.members[m.incarnation] = m
 	l.order = append(l.order, m)
 	return nil
@@ -143,7 +219,7 @@ func (l *Ledger) loadDone() error {
 		}
 		l.reschedule(m)
 	}
-	for _, r := range l.byName {
+	for _, r := range l.all() {
 		for _, p := range r.pools {
 			slices.SortFunc(p.counters, func(a, b *counter) int {
 				return cmp.Compare(a.m.incarnation, b.m.incarnation)

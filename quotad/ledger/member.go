@@ -31,10 +31,16 @@ type member struct {
 	shareAcked   uint64
 	counters     []*counter // by resource and period
 
+	alarm   alarm // what becomes of it next
 	woken   bool
-	due     int64
-	at      int // in the heap; -1 when nothing is due
 	touched uint64
+}
+
+// newMember returns a process that is known to nobody yet.
+func newMember(incarnation uint64, identity string) *member {
+	m := &member{incarnation: incarnation, identity: identity}
+	m.alarm = alarm{id: incarnation, at: -1, m: m}
+	return m
 }
 
 // live members are granted things and share in N.
@@ -69,10 +75,8 @@ func (l *Ledger) join(incarnation uint64, identity string) *member {
 	if len(l.order) >= membersMax {
 		return nil
 	}
-	m := &member{
-		incarnation: incarnation, identity: identity, joined: l.now, at: -1,
-		lapseAt: l.now + l.cfg.LapseAfterMS, standbyAt: l.now + l.standby(),
-	}
+	m := newMember(incarnation, identity)
+	m.joined, m.lapseAt, m.standbyAt = l.now, l.now+l.cfg.LapseAfterMS, l.now+l.standby()
 	l.addMember(m)
 	l.reschedule(m)
 	l.touchMember(m)
@@ -109,7 +113,7 @@ func (l *Ledger) change(m *member, f func(), each func(c *counter)) {
 	}
 	l.touchMember(m)
 	for _, c := range m.counters {
-		if c.p.res.money() {
+		if c.p.res.budget() {
 			l.alert(c.p)
 		}
 	}
@@ -121,11 +125,11 @@ func (l *Ledger) change(m *member, f func(), each func(c *counter)) {
 func (l *Ledger) lapse(m *member) {
 	alone := l.cfg.LapseAfterMS - l.cfg.UsableForMS
 	l.change(m, func() { m.lapsed = true }, func(c *counter) {
-		if c.p.res.money() {
+		if c.p.res.budget() {
 			c.suspense = c.out()
 		} else {
 			c.forfeited += c.idle()
-			c.p.res.charge60k(mulSat(worstShare(c.shares), alone))
+			c.p.res.charge60k(mulSat(c.standing(), alone))
 		}
 	})
 	l.reschedule(m)
@@ -135,7 +139,7 @@ func (l *Ledger) lapse(m *member) {
 func (l *Ledger) endStandby(m *member) {
 	l.change(m, func() { m.ended = true }, func(c *counter) {
 		c.shares = nil
-		if !c.p.res.money() {
+		if !c.p.res.budget() {
 			c.forfeited += c.out()
 			c.held = 0
 		}
@@ -166,7 +170,7 @@ func (l *Ledger) fence(m *member, dead bool) {
 		if dead {
 			c.shares = nil
 		}
-		if c.p.res.money() {
+		if c.p.res.budget() {
 			c.suspense = c.out()
 		} else {
 			c.forfeited += c.out()
@@ -200,7 +204,7 @@ func (l *Ledger) forget(m *member) {
 		l.touchCounter(c)
 	}
 	m.counters = nil
-	l.due.remove(m)
+	l.due.remove(&m.alarm)
 	if i, ok := l.searchMember(m.incarnation); ok {
 		l.order = slices.Delete(l.order, i, i+1)
 	}
@@ -210,70 +214,9 @@ func (l *Ledger) forget(m *member) {
 
 // reschedule brings m's place in the heap up to date.
 func (l *Ledger) reschedule(m *member) {
-	due := m.nextDue()
-	switch {
-	case due == math.MaxInt64:
-		l.due.remove(m)
-	case m.at < 0:
-		m.due = due
-		l.due.add(m)
-	case m.due != due:
-		m.due = due
-		l.due.fix(m.at)
-	}
-}
-
-// dueHeap is a binary heap by (due, incarnation) in which every member knows its place.
-type dueHeap []*member
-
-func (h dueHeap) less(i, j int) bool {
-	if h[i].due != h[j].due {
-		return h[i].due < h[j].due
-	}
-	return h[i].incarnation < h[j].incarnation
-}
-
-func (h dueHeap) swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].at, h[j].at = i, j
-}
-
-func (h *dueHeap) add(m *member) {
-	m.at = len(*h)
-	*h = append(*h, m)
-	h.fix(m.at)
-}
-
-func (h *dueHeap) remove(m *member) {
-	i, last := m.at, len(*h)-1
-	if i < 0 {
-		return
-	}
-	h.swap(i, last)
-	*h = (*h)[:last]
-	m.at = -1
-	if i < last {
-		h.fix(i)
-	}
-}
-
-func (h dueHeap) fix(i int) {
-	for i > 0 && h.less(i, (i-1)/2) {
-		h.swap(i, (i-1)/2)
-		i = (i - 1) / 2
-	}
-	for {
-		child := 2*i + 1
-		if child >= len(h) {
-			return
-		}
-		if child+1 < len(h) && h.less(child+1, child) {
-			child++
-		}
-		if !h.less(child, i) {
-			return
-		}
-		h.swap(i, child)
-		i = child
+	if due := m.nextDue(); due == math.MaxInt64 {
+		l.due.remove(&m.alarm)
+	} else {
+		l.due.set(&m.alarm, due)
 	}
 }

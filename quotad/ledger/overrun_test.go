@@ -42,7 +42,7 @@ func TestFreeIsNeverWhatIsOverrun(t *testing.T) {
 func playOverruns(rt *rapid.T, hard bool) {
 	const limit, month = 10_000, 202601
 	l := New(Config{})
-	if err := l.Define(1, []Spec{{Scope: "team", Owner: "a", Kind: Money, Limit: limit, Hard: hard}}); err != nil {
+	if err := l.Define(1, []Spec{{Scope: "team", Owner: "a", Kind: Money, Limit: limit, Hard: hard}}, Fairness{}); err != nil {
 		rt.Fatal(err)
 	}
 	l.OpenPeriods([]Period{{Period: month, EndsMS: 1}})

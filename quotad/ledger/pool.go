@@ -5,17 +5,50 @@ import (
 	"slices"
 )
 
-// resource is one limited thing. A bucket has exactly one pool, of period 0; a budget one for each period it keeps.
+// resource is one limited thing. A bucket has exactly one pool, of period 0; a budget one for each period it keeps; a
+// run one of period 0; the template of runs none.
 type resource struct {
 	id      uint64
-	spec    Spec    // Burst and Weight filled in
+	spec    *Spec   // filled in; of a child, its template's
 	level   int64   // buckets: units × perUnit
 	levelAt int64   // buckets: ledger time of level
 	pools   []*pool // by period
+	used    int64   // a child: its last use; a pool: when it was divided last
 	touched uint64
+	alarm   alarm
+
+	// Templates: see child.go.
+	kids     []*resource // by name
+	oldest   alarms      // of kids, by last use
+	asides   int64       // a pool: sum of what is set aside for its claimants
+	accounts int         // a pool: claimants whose account is not 0
+
+	// Children.
+	of     *resource
+	name   string
+	aside  int64 // a claimant: its account, units × perUnit, see aside.go
+	class  class // a claimant
+	weight int64 // a claimant
 }
 
-func (r *resource) money() bool { return r.spec.Kind == Money }
+func (r *resource) budget() bool { return r.spec.Kind == Money || r.spec.Kind == Calls }
+
+// template says that the resource is one for each name: its children are drawn on.
+func (r *resource) template() bool { return r.spec.Each != Whole && r.of == nil }
+
+// claimant says that the resource is a claimant of a pool.
+func (r *resource) claimant() bool { return r.spec.Each == EachClaimant && r.of != nil }
+
+// shared says that the resource is a pool.
+func (r *resource) shared() bool { return r.spec.Each == EachClaimant && r.of == nil }
+
+// bucket is what has the level: the pool of a claimant, else r.
+func (r *resource) bucket() *resource {
+	if r.claimant() {
+		return r.of
+	}
+	return r
+}
 
 // pool is what counters draw on: a bucket, or a budget in one period.
 type pool struct {
@@ -28,11 +61,13 @@ type pool struct {
 	alerted, told                       []int64 // thresholds, thousandths, ascending
 	closed                              bool
 	creditIDs                           []string
+	rate                                int64 // that the cap was converted with; 0 for USD
 
 	sums
 }
 
-// sums are running sums over a pool's counters, so that a renew need not walk them. tally alone changes them.
+// sums are running sums over a pool's counters, so that a renew need not walk them. tally alone changes them. Those of
+// what claimants draw on count their counters' out, idle and wants too.
 type sums struct {
 	out          int64 // G − S − R − F, without suspense
 	suspense     int64
@@ -74,10 +109,14 @@ func (c *counter) idle() int64 {
 // want is what the process lacks to cover its demand: of a bucket until the renew after next; of money, which serves
 // while quotad is away, for much longer.
 func (c *counter) want() int64 {
-	if c.p.res.money() {
+	if c.p.res.budget() {
 		return c.lacks(moneyRenews)
 	}
-	return c.lacks(demandRenews)
+	want := c.lacks(demandRenews)
+	if c.p.res.claimant() {
+		return min(want, claimMax)
+	}
+	return want
 }
 
 // wish is what the process would have idle if there were enough.
@@ -97,29 +136,40 @@ func (c *counter) lacks(renews int64) int64 {
 }
 
 func (p *pool) tally(c *counter, sign int64) {
-	p.out += sign * (c.out() - c.suspense)
-	p.suspense += sign * c.suspense
-	p.idle += sign * c.idle()
-	if w := c.want(); w > 0 {
-		p.wants += sign * w
-		p.claimants += sign
+	p.sums.tally(c, sign)
+	if p.res.claimant() {
+		p.res.of.pools[0].use(c, sign)
 	}
+}
+
+func (s *sums) tally(c *counter, sign int64) {
+	s.use(c, sign)
+	s.suspense += sign * c.suspense
 	if c.m.live() {
-		p.live += sign
+		s.live += sign
 	}
 	if len(c.shares) > 0 {
 		worst := worstShare(c.shares)
-		p.shares += sign * worst
+		s.shares += sign * worst
 		if c.m.lapsed {
-			p.lapsedShares += sign * worst
+			s.lapsedShares += sign * worst
 		}
 	}
 }
 
+func (s *sums) use(c *counter, sign int64) {
+	s.out += sign * (c.out() - c.suspense)
+	s.idle += sign * c.idle()
+	if w := c.want(); w > 0 {
+		s.wants += sign * w
+		s.claimants += sign
+	}
+}
+
 // lift takes c out of its pool's sums before it or its member changes; put brings it back. In between nothing may
-// read the sums. A bucket is refilled first, because its rate and room depend on them.
+// read the sums. A bucket is refilled first, because its rate and room depend on them: of a template, all its children.
 func (l *Ledger) lift(c *counter) {
-	if !c.p.res.money() {
+	if !c.p.res.budget() {
 		l.refill(c.p.res)
 	}
 	c.p.tally(c, -1)
@@ -129,6 +179,7 @@ func (l *Ledger) put(c *counter) {
 	c.p.tally(c, 1)
 	l.touchCounter(c)
 	l.touchResource(c.p.res)
+	l.touchResource(c.p.res.bucket())
 }
 
 // pool returns the pool a message means; nil when it is gone.
@@ -158,21 +209,50 @@ func (m *member) search(resource uint64, period uint32) (int, bool) {
 		func(c *counter, k CounterKey) int { return compareKey(c.p.res.id, c.p.period, k.Resource, k.Period) })
 }
 
-// ensure returns the counter of m on p, made if need be; nil when m may have no more of them.
-func (l *Ledger) ensure(m *member, p *pool) *counter {
-	i, ok := m.search(p.res.id, p.period)
-	if ok {
-		return m.counters[i]
+// lacking is how many counters ensure would make.
+func (m *member) lacking(p *pool) int {
+	n := 0
+	if m.find(p.res.id, p.period) == nil {
+		n++
 	}
-	if len(m.counters) >= countersMax {
+	if t := p.res.of; t != nil && !t.budget() && m.find(t.id, 0) == nil {
+		n++
+	}
+	return n
+}
+
+// ensure returns the counter of m on p, made if need be; nil when m may have no more of them. With one on the child of
+// a bucket or pool comes one on the template, which has the share.
+func (l *Ledger) ensure(m *member, p *pool) *counter {
+	if c := m.find(p.res.id, p.period); c != nil {
+		return c
+	}
+	if len(m.counters)+m.lacking(p) > countersMax {
 		return nil
 	}
+	if t := p.res.of; t != nil && !t.budget() {
+		l.ensure(m, t.pools[0])
+	}
+	i, _ := m.search(p.res.id, p.period)
 	c := &counter{m: m, p: p}
 	m.counters = slices.Insert(m.counters, i, c)
 	at, _ := p.search(m.incarnation)
 	p.counters = slices.Insert(p.counters, at, c)
 	l.put(c)
 	return c
+}
+
+// drop forgets one counter, which balances.
+func (l *Ledger) drop(c *counter) {
+	l.lift(c)
+	if i, ok := c.m.search(c.p.res.id, c.p.period); ok {
+		c.m.counters = slices.Delete(c.m.counters, i, i+1)
+	}
+	if i, ok := c.p.search(c.m.incarnation); ok {
+		c.p.counters = slices.Delete(c.p.counters, i, i+1)
+	}
+	l.touchCounter(c)
+	l.touchResource(c.p.res)
 }
 
 func (p *pool) search(incarnation uint64) (int, bool) {
@@ -183,6 +263,9 @@ func (p *pool) search(incarnation uint64) (int, bool) {
 // dropPool forgets every counter of p. The caller takes p from its resource.
 func (l *Ledger) dropPool(p *pool) {
 	for _, c := range p.counters {
+		if p.res.claimant() {
+			p.res.of.pools[0].use(c, -1)
+		}
 		if i, ok := c.m.search(p.res.id, p.period); ok {
 			c.m.counters = slices.Delete(c.m.counters, i, i+1)
 		}
@@ -193,16 +276,18 @@ func (l *Ledger) dropPool(p *pool) {
 }
 
 func (r *resource) view(now int64) Resource {
-	v := Resource{ID: r.id, Spec: r.spec}
-	v.Spec.AlertPermille = slices.Clone(r.spec.AlertPermille)
-	if r.money() {
+	v := Resource{ID: r.id, Spec: r.spec.clone(), Children: len(r.kids), Name: r.name}
+	if r.of != nil {
+		v.Of, v.UsedMS, v.SetAside = r.of.id, r.used, floorDiv(r.aside, perUnit)
+	}
+	if r.budget() {
 		for _, p := range r.pools {
 			v.Periods = append(v.Periods, p.state())
 		}
 		return v
 	}
 	p := r.pools[0]
-	v.Level = floorDiv(r.levelNow(now), perUnit)
+	v.Level = r.levelFor(now)
 	v.Outstanding, v.Idle, v.Sharers, v.Shares, v.LapsedShares = p.out, p.idle, p.live, p.shares, p.lapsedShares
 	return v
 }

@@ -9,13 +9,14 @@ import (
 type records struct {
 	Now       int64
 	Periods   []Period
+	Fairness  Fairness
 	Resources []ResourceState
 	Counters  []CounterState
 	Members   []MemberState
 }
 
 func recordsOf(l *Ledger) records {
-	out := records{Now: l.Now(), Periods: l.Periods()}
+	out := records{Now: l.Now(), Periods: l.Periods(), Fairness: l.Fairness()}
 	for _, r := range l.Resources() {
 		s, _ := l.ResourceState(r.ID)
 		out.Resources = append(out.Resources, s)
@@ -29,7 +30,7 @@ func recordsOf(l *Ledger) records {
 }
 
 func (r records) load(l *Ledger) error {
-	return l.Load(r.Now, r.Periods, r.Resources, r.Counters, r.Members)
+	return l.Load(r.Now, r.Periods, r.Fairness, r.Resources, r.Counters, r.Members)
 }
 
 // equal compares records; nil and empty lists are alike.

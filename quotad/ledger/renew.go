@@ -44,7 +44,23 @@ func (l *Ledger) Renew(r Renew) RenewReply {
 		}
 		l.setShares(m)
 	}
+	l.closeCounters(m, &r)
 	return l.reply(m, &r)
+}
+
+// closeCounters drops the counters on which r has the last word, if the ledger's is the same: nothing is out and nothing
+// wished for. They are answered as gone, which ends them for the sidecar too. What a counter on something whole has
+// counted is never forgotten before its process, so that no journal is booked on top of it.
+func (l *Ledger) closeCounters(m *member, r *Renew) {
+	for i := range r.Counters {
+		rc := &r.Counters[i]
+		if !rc.Close {
+			continue
+		}
+		if c := m.find(rc.Resource, rc.Period); c != nil && c.p.res.of != nil && c.out() == 0 && c.held == 0 && c.demand == 0 {
+			l.drop(c)
+		}
+	}
 }
 
 // sender finds who sent r, or says why it is not served.
@@ -66,7 +82,9 @@ func (l *Ledger) sender(r *Renew) (*member, RenewReply) {
 		return nil, RenewReply{Seq: r.Seq, Fenced: true}
 	}
 	if r.Seq < m.seq {
-		return nil, RenewReply{Seq: r.Seq, Refusal: RefusedStale}
+		// A late copy of what an honest process sent before; it does not wait for that any more, and an answer to it
+		// changes nothing there. Who does wait is a twin that fell behind: two processes with one memory.
+		return nil, RenewReply{Seq: r.Seq, Fenced: true}
 	}
 	return m, RenewReply{}
 }
@@ -77,6 +95,9 @@ func (l *Ledger) plausible(m *member, r *Renew) bool {
 	for i := range r.Counters {
 		rc := &r.Counters[i]
 		c := m.find(rc.Resource, rc.Period)
+		if c != nil && c.p.res.template() {
+			continue // nothing is drawn on it
+		}
 		if c != nil {
 			if rc.Spent < c.spent || rc.Returned < c.returned {
 				return false
@@ -87,7 +108,7 @@ func (l *Ledger) plausible(m *member, r *Renew) bool {
 			continue
 		}
 		if over := rc.Spent + rc.Returned; over > 0 {
-			if p := l.pool(rc.Resource, rc.Period); p != nil && over > l.debtMax(m, p, nil) {
+			if p := l.pool(rc.Resource, rc.Period); p != nil && p.countable() && over > l.debtMax(m, p, nil) {
 				return false
 			}
 		}
@@ -103,12 +124,15 @@ func (l *Ledger) applyCounters(m *member, rcs []Counter) {
 		c := m.find(rc.Resource, rc.Period)
 		if c == nil {
 			p := l.pool(rc.Resource, rc.Period)
-			if p == nil {
+			if p == nil || !p.countable() {
 				continue // answered as gone
 			}
 			if c = l.ensure(m, p); c == nil {
 				continue
 			}
+		}
+		if c.p.res.template() {
+			continue
 		}
 		c.listed = l.mark
 		l.apply(c, rc)
@@ -121,6 +145,10 @@ func (l *Ledger) applyCounters(m *member, rcs []Counter) {
 		}
 	}
 }
+
+// countable says that a renew may begin a counter. One on a child begins with an ask: one that was closed, or went with
+// its child, must not count again what it has counted before.
+func (p *pool) countable() bool { return p.res.of == nil && !p.res.template() }
 
 // apply books one counter: settled use, what comes back, and the overrun, which is debt.
 //
@@ -140,9 +168,15 @@ func (l *Ledger) apply(c *counter, rc *Counter) {
 	c.waiting = false
 	l.put(c)
 	p := c.p
-	if !p.res.money() {
+	if p.res.of != nil && (spent > 0 || returned > 0 || c.held > 0 || c.demand > 0) {
+		l.use(p.res)
+	}
+	if !p.res.budget() {
 		p.res.giveBack(returned)
 		p.res.charge(over)
+		if rc.ProviderLeft != nil && p.res.claimant() {
+			l.correct(p.res.of, *rc.ProviderLeft)
+		}
 		return
 	}
 	p.settled += spent
@@ -164,11 +198,16 @@ func (l *Ledger) reply(m *member, r *Renew) RenewReply {
 		out.Grants = l.appendGrant(out.Grants, m, r.Counters[i].Resource, r.Counters[i].Period)
 	}
 	for i := range r.Asks {
-		if i >= len(m.asks) || !m.asks[i].Granted {
-			continue
-		}
-		for _, n := range r.Asks[i].Needs {
-			out.Grants = l.appendGrant(out.Grants, m, n.Resource, n.Period)
+		granted := i < len(m.asks) && m.asks[i].Granted
+		for k := range r.Asks[i].Needs {
+			n := &r.Asks[i].Needs[k]
+			p := l.drew(n)
+			// A refused ask tells which child a name is, so that the next renew can say what is wished for of it.
+			if p != nil && (granted || p.res.of != nil && m.find(p.res.id, p.period) != nil) {
+				out.Grants = l.appendGrant(out.Grants, m, p.res.id, p.period)
+			} else if granted {
+				out.Grants = l.appendGrant(out.Grants, m, n.Resource, n.Period)
+			}
 		}
 	}
 	for _, c := range m.counters {
@@ -182,7 +221,7 @@ func (l *Ledger) reply(m *member, r *Renew) RenewReply {
 // appendGrant adds the ledger's side of one counter, once a reply.
 func (l *Ledger) appendGrant(gs []Grant, m *member, resource uint64, period uint32) []Grant {
 	c := m.find(resource, period)
-	if c == nil {
+	if c == nil || c.p.res.template() {
 		return append(gs, Grant{Resource: resource, Period: period, Gone: true, Shortage: Gone})
 	}
 	if c.listed == l.mark {
@@ -190,7 +229,10 @@ func (l *Ledger) appendGrant(gs []Grant, m *member, resource uint64, period uint
 	}
 	c.listed = l.mark
 	g := Grant{Resource: resource, Period: period, Granted: c.granted, Forfeited: c.forfeited}
-	if c.p.res.money() {
+	if t := c.p.res.of; t != nil {
+		g.Of, g.Name = t.id, c.p.res.name
+	}
+	if c.p.res.budget() {
 		g.Free, g.IdleMax = c.p.free, l.idleMax(c)
 	} else {
 		g.Free, g.IdleMax = floorDiv(c.p.res.levelNow(l.now), perUnit), l.fairIdle(c)

@@ -4,6 +4,9 @@ package ledger
 // versions of it that may be in force at the sidecar: the first is the newest it has acknowledged, the others were
 // sent since. The sum over all sidecars of the largest such version never grows beyond the limit, so a share shrinks
 // first and grows later. (A lowered limit is met as the sidecars acknowledge.)
+//
+// What is one for each name has its shares on the template: a process has a counter on it as soon as it has one on any
+// child. The share of users holds for each of them by itself, that of a pool for all its claimants together.
 
 func worstShare(vs []ShareState) int64 {
 	worst := int64(0)
@@ -11,6 +14,22 @@ func worstShare(vs []ShareState) int64 {
 		worst = max(worst, v.PerMinute)
 	}
 	return worst
+}
+
+// standing is the largest share under which the process may use the bucket of c alone. The share of what is one for
+// each name holds for each of them; that of a pool is on the pool.
+func (c *counter) standing() int64 {
+	t := c.p.res.of
+	switch {
+	case c.p.res.spec.Each == EachName && t == nil || c.p.res.claimant():
+		return 0
+	case t != nil:
+		if holder := c.m.find(t.id, 0); holder != nil {
+			return worstShare(holder.shares)
+		}
+		return 0
+	}
+	return worstShare(c.shares)
 }
 
 // share is the newest version.
@@ -66,7 +85,7 @@ func (l *Ledger) setShares(m *member) {
 	newcomer := l.now-m.joined < l.cfg.NewcomerMS
 	for _, c := range m.counters {
 		p := c.p
-		if p.res.money() || len(c.shares) >= sharesMax {
+		if p.res.budget() || p.res.of != nil || len(c.shares) >= sharesMax {
 			continue
 		}
 		target := p.res.spec.Limit / max(p.live, 1)

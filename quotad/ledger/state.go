@@ -2,8 +2,8 @@ package ledger
 
 import "slices"
 
-// The State types are the ledger's records: what the machine outside writes to disk. Together with the time and the
-// periods they are the whole state, except who waits to be woken.
+// The State types are the ledger's records: what the machine outside writes to disk. Together with the time, the
+// periods and the fairness they are the whole state, except who waits to be woken.
 
 // ResourceState mirrors raftlog.v1.ResourceState.
 type ResourceState struct {
@@ -18,6 +18,14 @@ type ResourceState struct {
 	Level60k      int64 // units × 60,000
 	LevelAtMS     int64
 	Periods       []BudgetPeriodState // ascending
+	Each          Each
+	Of            uint64 // a child: what it is a child of; the rest of its spec stands there
+	Name          string // a child's
+	UsedAtMS      int64  // a child: its last use; a pool: when it was divided last
+	KeepMS        int64
+	SetAside60k   int64 // a claimant: what is set aside for it, units × 60,000; negative: what it drew ahead
+	Currency      string
+	Rates         []Rate // ascending
 }
 
 // BudgetPeriodState mirrors raftlog.v1.BudgetPeriodState.
@@ -35,6 +43,7 @@ type BudgetPeriodState struct {
 	ToldPermille    []int64 // those of them that someone was told of; ascending
 	Closed          bool
 	CreditIDs       []string // sorted
+	PerUSDNano      int64    // rate the cap was converted with; 0 for USD
 }
 
 // CounterKey names a counter.
@@ -87,12 +96,17 @@ func (l *Ledger) ResourceState(id uint64) (ResourceState, bool) {
 	if !ok {
 		return ResourceState{}, false
 	}
-	s := ResourceState{
-		ID: r.id, Scope: r.spec.Scope, Owner: r.spec.Owner, Kind: r.spec.Kind, Limit: r.spec.Limit, Burst: r.spec.Burst,
-		Hard: r.spec.Hard, Timezone: r.spec.Timezone, AlertPermille: slices.Clone(r.spec.AlertPermille),
-		Weight: r.spec.Weight, Level60k: r.level, LevelAtMS: r.levelAt,
+	s := ResourceState{ID: r.id, Name: r.name, Level60k: r.level, LevelAtMS: r.levelAt, UsedAtMS: r.used, SetAside60k: r.aside}
+	if r.of != nil {
+		s.Of = r.of.id
+	} else {
+		spec := r.spec.clone()
+		s.Scope, s.Owner, s.Kind, s.Each = spec.Scope, spec.Owner, spec.Kind, spec.Each
+		s.Limit, s.Burst, s.Hard, s.Timezone = spec.Limit, spec.Burst, spec.Hard, spec.Timezone
+		s.AlertPermille, s.Weight, s.KeepMS = spec.AlertPermille, spec.Weight, spec.KeepMS
+		s.Currency, s.Rates = spec.Currency, spec.Rates
 	}
-	if r.money() {
+	if r.budget() {
 		for _, p := range r.pools {
 			s.Periods = append(s.Periods, p.state())
 		}
@@ -131,6 +145,7 @@ func (p *pool) state() BudgetPeriodState {
 		Period: p.period, EndsMS: p.endsMS, Cap: p.cap, Credits: p.credits, Settled: p.settled, Outstanding: p.out,
 		Suspense: p.suspense, Free: p.free, AlertedPermille: slices.Clone(p.alerted),
 		ToldPermille: slices.Clone(p.told), Closed: p.closed, CreditIDs: slices.Clone(p.creditIDs),
+		PerUSDNano: p.rate,
 	}
 }
 

@@ -196,7 +196,7 @@ func (p *player) spec(words []string) {
 }
 
 func (p *player) define(index uint64) {
-	if err := p.l.Define(index, p.specs); err != nil {
+	if err := p.l.Define(index, p.specs, Fairness{}); err != nil {
 		p.say("%v", err)
 	}
 	for _, r := range p.l.Resources() {
@@ -295,7 +295,7 @@ func (p *player) renew(words, parts []string) {
 func (p *player) sayReply(r RenewReply) {
 	if r.Fenced || r.Refusal != RefusedNot {
 		p.say("seq %d%s%s", r.Seq, flagged(r.Fenced, " fenced"),
-			[...]string{"", " malformed", " stale", " full"}[r.Refusal])
+			[...]string{"", " malformed", " full"}[r.Refusal])
 		return
 	}
 	for _, a := range r.Asks {

@@ -11,13 +11,29 @@ package ledger
 // Kind is what a resource counts. The numbers are those of quota.v1.Kind.
 type Kind uint8
 
-// The kinds. All but Money are buckets: limits a minute. Money is a budget: a cap a period.
+// The kinds. Money and Calls are budgets: a cap a period. The others are buckets: limits a minute.
 const (
 	Requests     Kind = 1
 	InputTokens  Kind = 2
 	OutputTokens Kind = 3
 	TotalTokens  Kind = 4
 	Money        Kind = 5
+	Calls        Kind = 6 // requests of a run
+)
+
+// Each says whether a resource is one, or one for each name. The numbers are those of quota.v1.Each.
+//
+// What is one for each name is a template: nothing is drawn on it, but on its children, which asks make by naming
+// them. It has the standing shares.
+type Each uint8
+
+const (
+	// Whole: one.
+	Whole Each = 0
+	// EachName: a limit for each name: the end users of a team, or its runs.
+	EachName Each = 1
+	// EachClaimant: a pool, which its claimants draw on together, each named "class/team".
+	EachClaimant Each = 2
 )
 
 // Shortage is why something could not be granted. The numbers are those of quota.v1.Shortage.
@@ -46,10 +62,8 @@ const (
 	RefusedNot Refusal = 0
 	// RefusedMalformed: negative or absurd numbers, doubles, zero ids, or more than limits.go allows.
 	RefusedMalformed Refusal = 1
-	// RefusedStale: a later one of the same process was already applied. The sender does not wait for an answer.
-	RefusedStale Refusal = 2
 	// RefusedFull: the ledger knows as many processes as it can.
-	RefusedFull Refusal = 3
+	RefusedFull Refusal = 2
 )
 
 // CreditResult is the outcome of Credit.
@@ -70,15 +84,43 @@ const (
 
 // Spec is a resource as it should be. Scope, Owner and Kind name it.
 type Spec struct {
-	Scope         string  // key, team, business_unit or org
+	Scope         string  // key, team, business_unit, org, end_user, run or deployment
 	Owner         string  // id within the scope
 	Kind          Kind    // what is counted
-	Limit         int64   // buckets: units a minute; Money: the cap of a period
+	Each          Each    // whether it is one for each name
+	Limit         int64   // buckets: units a minute; budgets: the cap of a period, Money in nano of Currency
 	Burst         int64   // buckets: capacity; 0 means Limit
-	Hard          bool    // Money: refuse when it is spent; else only alert
-	Timezone      string  // Money: IANA name whose months are its periods; empty is UTC
-	AlertPermille []int64 // Money: thresholds, thousandths of cap + credits
+	Hard          bool    // budgets: refuse when it is spent; else only alert
+	Timezone      string  // budgets: IANA name whose months are its periods; empty is UTC
+	AlertPermille []int64 // budgets: thresholds, thousandths of cap + credits
 	Weight        int64   // weight among teams; 0 means 1
+	KeepMS        int64   // runs: kept this long after the last use; 0 means a day
+	Currency      string  // Money: what Limit is in; empty is USD
+	Rates         []Rate  // Money in a Currency: at least one
+}
+
+// Rate is what a currency is worth in a month.
+type Rate struct {
+	Period     uint32 // yyyymm
+	PerUSDNano int64  // units a USD, in billionths
+}
+
+// Fairness says how pools are divided among their claimants.
+type Fairness struct {
+	Weights  []TeamWeight   // a team that is not there has 1
+	Reserves []ClassReserve // a class that is not there has its usual one
+}
+
+// TeamWeight is a team's weight among those of its class.
+type TeamWeight struct {
+	Team   string
+	Weight int64 // at least 1
+}
+
+// ClassReserve is the part of each pool that a priority class gets whatever others want.
+type ClassReserve struct {
+	Class    string // interactive, standard or batch
+	Permille int64
 }
 
 // Period is the open budget period of a time zone.
@@ -96,13 +138,18 @@ type Counter struct {
 	Returned int64  // R, total
 	Held     int64  // open reservations now
 	Demand   int64  // use wished for in one renew interval
+
+	Close        bool   // children: the last word on it, see Renew
+	ProviderLeft *int64 // pools: what the provider says is left of its limit to all; nil: nothing new
+	Granted      int64  // G as far as the sidecar knows
 }
 
 // Need is an amount of one resource.
 type Need struct {
-	Resource uint64
-	Period   uint32
-	Amount   int64 // positive
+	Resource uint64 // as in the configuration: never a child
+	Period   uint32 // 0 for buckets and runs
+	Amount   int64  // positive
+	Name     string // which child; also empty is one
 }
 
 // Ask is the exact need of one waiting request, granted whole or not at all.
@@ -120,6 +167,7 @@ type Renew struct {
 	Asks         []Ask
 	ShareVersion uint64 // highest share version in force at the sidecar
 	Leaving      bool   // it stops for good: shares end, nothing more is granted
+	Epoch        uint64 // of the last reply it had; 0 before the first
 }
 
 // FileFinal reports the totals of a dead process, by its successor on the same disk.
@@ -141,15 +189,17 @@ type Grant struct {
 	Gone         bool  // unknown resource or period: drop the counter
 	Free         int64 // left to all; may be negative
 	Shortage     Shortage
-	RetryAfterMS int64 // at least 1 when Throttled or Reserved, else 0
-	IdleMax      int64 // the most that should lie idle at the process; 0 says nothing
+	RetryAfterMS int64  // at least 1 when Throttled or Reserved, else 0
+	IdleMax      int64  // the most that should lie idle at the process; 0 says nothing
+	Of           uint64 // a child: what it is a child of
+	Name         string // and its name
 }
 
 // AskResult answers one Ask.
 type AskResult struct {
 	ID           uint64
 	Granted      bool
-	Resource     uint64 // when refused: what ran out, a final shortage before a passing one
+	Resource     uint64 // when refused: what ran out, as the ask names it; a final shortage before a passing one
 	Shortage     Shortage
 	Left         int64 // what was left of that resource; may be negative
 	RetryAfterMS int64 // at least 1 when Throttled or Reserved, else 0
@@ -203,13 +253,18 @@ type Alert struct {
 // Resource is the read view of one resource at the ledger's time.
 type Resource struct {
 	ID           uint64
-	Spec         Spec  // Burst filled in
-	Level        int64 // buckets: units left, rounded down; may be negative
-	Outstanding  int64 // buckets: granted and neither spent, returned nor forfeited
-	Idle         int64 // buckets: part of Outstanding that no running request holds
-	Sharers      int64 // buckets: live sidecars using it
-	Shares       int64 // buckets: sum of the standing shares that may be in force anywhere, units a minute
-	LapsedShares int64 // buckets: part of Shares at silent sidecars, taken out of the refill
+	Spec         Spec   // filled in; of a child, its template's
+	Of           uint64 // a child: its template
+	Name         string // a child's
+	UsedMS       int64  // a child: ledger time of its last use
+	SetAside     int64  // a claimant: units of the pool's level set aside for it; below 0, what it drew ahead
+	Children     int    // a template's
+	Level        int64  // buckets: units left, rounded down; may be negative; of users, what a new one begins with
+	Outstanding  int64  // buckets: granted and neither spent, returned nor forfeited
+	Idle         int64  // buckets: part of Outstanding that no running request holds
+	Sharers      int64  // buckets: live sidecars using it
+	Shares       int64  // buckets: sum of the standing shares that may be in force anywhere, units a minute
+	LapsedShares int64  // buckets: part of Shares at silent sidecars, taken out of the refill
 	Periods      []BudgetPeriodState
 }
 

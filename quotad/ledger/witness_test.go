@@ -39,7 +39,7 @@ func TestAdmissionBound(t *testing.T) {
 				w.level = (tt.burst + tt.slack) * perUnit
 				w.most = w.level
 				spec := Spec{Scope: "org", Kind: Requests, Limit: tt.limit, Burst: tt.burst}
-				if err := w.l.Define(1, []Spec{spec}); err != nil {
+				if err := w.l.Define(1, []Spec{spec}, Fairness{}); err != nil {
 					rt.Fatal(err)
 				}
 				w.res = w.l.Resources()[0].ID

@@ -99,7 +99,7 @@ func (w *world) define() {
 			specs[i].Timezone = ""
 		}
 	}
-	if err := w.do(func(l *Ledger) any { return l.Define(w.index, specs) }); err != nil {
+	if err := w.do(func(l *Ledger) any { return l.Define(w.index, specs, Fairness{}) }); err != nil {
 		panic(err)
 	}
 	for _, r := range w.l.Resources() {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -18,9 +19,9 @@ const coveredFrom = 100
 
 func simCommand() *cobra.Command {
 	var (
-		first, one     uint64
-		seeds, workers int
-		trace          bool
+		first, one         uint64
+		seeds, workers     int
+		trace, untilBroken bool
 	)
 	cmd := &cobra.Command{
 		Use:   "sim",
@@ -42,7 +43,7 @@ A sweep of ` + fmt.Sprint(coveredFrom) + ` seeds or more also fails when a kind 
 			if seeds < 1 || workers < 1 {
 				return errors.New("--seeds and --workers must be positive")
 			}
-			return sweep(cmd, out, first, seeds, workers)
+			return sweep(cmd, out, first, seeds, workers, untilBroken)
 		},
 	}
 	flags := cmd.Flags()
@@ -50,7 +51,9 @@ A sweep of ` + fmt.Sprint(coveredFrom) + ` seeds or more also fails when a kind 
 	flags.BoolVar(&trace, "trace", false, "with --seed: print the event log")
 	flags.Uint64Var(&first, "first", 1, "first seed of a sweep")
 	flags.IntVar(&seeds, "seeds", 200, "how many seeds to sweep")
+	flags.BoolVar(&untilBroken, "until-broken", false, "end a sweep at the first seed that fails")
 	flags.IntVar(&workers, "workers", runtime.GOMAXPROCS(0), "seeds at the same time")
+	cmd.AddCommand(mutantsCommand())
 	return cmd
 }
 
@@ -83,14 +86,19 @@ func summary(r *sim.Result) string {
 }
 
 // sweep plays many seeds and fails when one does, or when they do not meet everything.
-func sweep(cmd *cobra.Command, out io.Writer, first uint64, seeds, workers int) error {
+func sweep(cmd *cobra.Command, out io.Writer, first uint64, seeds, workers int, untilBroken bool) error {
+	ctx, stop := context.WithCancel(cmd.Context())
+	defer stop()
 	var (
 		tally          sim.Tally
 		played, failed int
 		events, fewest int
 		report         strings.Builder
 	)
-	sim.Sweep(cmd.Context(), first, seeds, workers, func(r sim.Result) {
+	sim.Sweep(ctx, first, seeds, workers, func(r sim.Result) {
+		if untilBroken && failed > 0 {
+			return
+		}
 		if played == 0 || r.Events < fewest {
 			fewest = r.Events
 		}
@@ -99,7 +107,11 @@ func sweep(cmd *cobra.Command, out io.Writer, first uint64, seeds, workers int) 
 		tally.Add(r.Tally)
 		if r.Err != nil {
 			failed++
-			fmt.Fprintf(&report, "FAIL seed %d: %v\n  replay: bin/bench sim --seed %d --trace\n", r.Seed, r.Err, r.Seed)
+			fmt.Fprintf(&report, "FAIL seed %d after %d events: %v\n  replay: bin/bench sim --seed %d --trace\n",
+				r.Seed, r.Events, r.Err, r.Seed)
+			if untilBroken {
+				stop()
+			}
 		}
 	})
 	fmt.Fprintf(&report, "%d seeds, %d events, at least %d each\n", played, events, fewest)

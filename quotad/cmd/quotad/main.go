@@ -52,7 +52,7 @@ func command() *cobra.Command {
 	root.AddCommand(serveCommand())
 	for _, verb := range []*cobra.Command{
 		applyCommand(c), getCommand(c), historyCommand(c), rollbackCommand(c), keyCommand(c), credentialCommand(c),
-		budgetCommand(c), usageCommand(c), statusCommand(c),
+		budgetCommand(c), poolCommand(c), usageCommand(c), statusCommand(c),
 	} {
 		c.flags(verb)
 		root.AddCommand(verb)

@@ -1,8 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
-	"math/big"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -10,28 +11,41 @@ import (
 
 	adminv1 "github.com/sluice-gateway/sluice/proto/gen/admin/v1"
 	"github.com/sluice-gateway/sluice/proto/gen/admin/v1/adminv1connect"
+	"github.com/sluice-gateway/sluice/quotad/internal/registry"
 )
 
 func budgetCommand(c *console) *cobra.Command {
 	cmd := &cobra.Command{Use: "budget", Short: "Show and credit budgets"}
 	show := &cobra.Command{
-		Use: "show [TEAM]", Short: "Show budgets to the nano-dollar", Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			req := &adminv1.ShowBudgetsRequest{}
-			if len(args) > 0 {
-				req.Team = args[0]
-			}
-			m, err := ask(cmd.Context(), c, adminv1connect.AdminServiceClient.ShowBudgets, req)
-			if err != nil {
-				return err
-			}
-			return c.print(cmd.OutOrStdout(), m, func(w *tabwriter.Writer) { budgetTable(w, m.GetBudgets()) })
-		},
+		Use: "show [TEAM]", Short: "Show budgets to the nano-dollar, or the runs of a team", Args: cobra.MaximumNArgs(1),
+		Example: "  quotad budget show\n  quotad budget show --runs support-bot   # those that spent most",
+	}
+	runs, limit := false, int32(0)
+	show.Flags().BoolVar(&runs, "runs", false, "the team's runs, those that spent most first")
+	show.Flags().Int32VarP(&limit, "limit", "n", 50, "how many runs")
+	show.RunE = func(cmd *cobra.Command, args []string) error {
+		team := ""
+		if len(args) > 0 {
+			team = args[0]
+		}
+		if runs {
+			return showRuns(cmd, c, team, limit)
+		}
+		m, err := ask(cmd.Context(), c, adminv1connect.AdminServiceClient.ShowBudgets, &adminv1.ShowBudgetsRequest{Team: team})
+		if err != nil {
+			return err
+		}
+		return c.print(cmd.OutOrStdout(), m, func(w *tabwriter.Writer) {
+			budgetTable(w, m.GetBudgets())
+			namesTable(w, m.GetNames())
+		})
 	}
 	req := &adminv1.CreditBudgetRequest{}
 	credit := &cobra.Command{
-		Use: "credit TEAM DOLLARS --reason TEXT", Short: "Give a team's open period more, audited; less with a negative amount",
+		Use:   "credit TEAM DOLLARS --reason TEXT",
+		Short: "Give a team's open period, or one of its runs, more, audited; less with a negative amount",
 		Example: "  quotad budget credit support-bot 50 --reason 'launch week'\n" +
+			"  quotad budget credit support-bot 2 --run nightly-report-7 --reason 'almost done'\n" +
 			"  quotad budget credit --reason 'taken back' -- support-bot -50",
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -49,28 +63,89 @@ func budgetCommand(c *console) *cobra.Command {
 	}
 	credit.Flags().StringVar(&req.Reason, "reason", "", "why; stands in the audit")
 	credit.Flags().StringVar(&req.Id, "id", "", "makes a repeated call count once")
+	credit.Flags().StringVar(&req.Run, "run", "", "the run to credit, instead of the team's budget")
 	cmd.AddCommand(show, credit)
 	return cmd
 }
 
+// budgetTable is in dollars; where a budget is written in another currency it says so beside.
 func budgetTable(w *tabwriter.Writer, budgets []*adminv1.Budget) {
-	row(w, "SCOPE", "OWNER", "PERIOD", "CAP", "CREDITS", "SETTLED", "ON LEASE", "HELD", "SUSPENSE", "FREE", "USED", "HARD", "ENDS")
+	head := []string{"SCOPE", "OWNER", "PERIOD", "CAP", "CREDITS", "SETTLED", "ON LEASE", "HELD", "SUSPENSE", "FREE", "USED", "HARD", "ENDS"}
+	foreign := slices.ContainsFunc(budgets, func(b *adminv1.Budget) bool { return b.GetPerUsdNano() > 0 })
+	if foreign {
+		head = append(head, "WRITTEN AS")
+	}
+	row(w, head...)
 	for _, b := range budgets {
-		row(w, b.GetScope(), b.GetOwner(), num(int64(b.GetPeriod())), dollars(b.GetCapNano()), dollars(b.GetCreditsNano()),
-			dollars(b.GetSettledNano()), dollars(b.GetOutstandingNano()), dollars(b.GetHeldNano()),
-			dollars(b.GetSuspenseNano()), dollars(b.GetFreeNano()), used(b), yes(b.GetHard()), when(b.GetEndsMs()))
+		owner, period := b.GetOwner(), num(int64(b.GetPeriod()))
+		if b.GetRun() != "" {
+			owner, period = owner+" "+b.GetRun(), "-"
+		}
+		cells := []string{
+			b.GetScope(), owner, period, dollars(b.GetCapNano()), dollars(b.GetCreditsNano()), dollars(b.GetSettledNano()),
+			dollars(b.GetOutstandingNano()), dollars(b.GetHeldNano()), dollars(b.GetSuspenseNano()), dollars(b.GetFreeNano()),
+			used(b), yes(b.GetHard()), when(b.GetEndsMs()),
+		}
+		if foreign {
+			cells = append(cells, writtenAs(b))
+		}
+		row(w, cells...)
+	}
+}
+
+// writtenAs is a budget as the configuration states it, with the rate its cap was converted at.
+func writtenAs(b *adminv1.Budget) string {
+	limit := registry.Nano(b.GetLimitNano()).In(b.GetCurrency())
+	if b.GetPerUsdNano() == 0 {
+		return limit
+	}
+	return limit + " at " + registry.Nano(b.GetPerUsdNano()).In("")
+}
+
+// namesTable counts what teams have one of for each name.
+func namesTable(w *tabwriter.Writer, names []*adminv1.TeamNames) {
+	if len(names) == 0 {
+		return
+	}
+	fmt.Fprintln(w)
+	row(w, "TEAM", "RUNS", "END USERS")
+	for _, n := range names {
+		row(w, n.GetTeam(), num(n.GetRuns()), num(n.GetEndUsers()))
+	}
+}
+
+func showRuns(cmd *cobra.Command, c *console, team string, limit int32) error {
+	if team == "" {
+		return errors.New("--runs needs a TEAM: quotad budget show --runs TEAM")
+	}
+	m, err := ask(cmd.Context(), c, adminv1connect.AdminServiceClient.ListRuns, &adminv1.ListRunsRequest{Team: team, Limit: limit})
+	if err != nil {
+		return err
+	}
+	return c.print(cmd.OutOrStdout(), m, func(w *tabwriter.Writer) { runsTable(w, m) })
+}
+
+func runsTable(w *tabwriter.Writer, m *adminv1.ListRunsResponse) {
+	row(w, "RUN", "CAP", "CREDITS", "SETTLED", "HELD", "SUSPENSE", "FREE", "CALLS", "LAST USE")
+	for _, r := range m.GetRuns() {
+		id, calls := r.GetId(), "-"
+		if id == "" {
+			id = "(all others)"
+		}
+		if r.GetMaxCalls() > 0 {
+			calls = fmt.Sprintf("%d of %d", r.GetCalls(), r.GetMaxCalls())
+		}
+		row(w, id, dollars(r.GetCapNano()), dollars(r.GetCreditsNano()), dollars(r.GetSettledNano()), dollars(r.GetHeldNano()),
+			dollars(r.GetSuspenseNano()), dollars(r.GetFreeNano()), calls, ago(r.GetIdleMs()))
+	}
+	if shown := int64(len(m.GetRuns())); shown < m.GetTotal() {
+		fmt.Fprintf(w, "%d of %d runs\n", shown, m.GetTotal())
 	}
 }
 
 // used is how much of a budget is spent; suspense counts as spent, as it does for alerts.
 func used(b *adminv1.Budget) string {
-	whole := b.GetCapNano() + b.GetCreditsNano()
-	if whole <= 0 {
-		return "-"
-	}
-	spent := big.NewInt(b.GetSettledNano())
-	spent.Add(spent, big.NewInt(b.GetSuspenseNano()))
-	return new(big.Rat).SetFrac(spent.Mul(spent, big.NewInt(100)), big.NewInt(whole)).FloatString(1) + "%"
+	return percent(b.GetSettledNano()+b.GetSuspenseNano(), b.GetCapNano()+b.GetCreditsNano())
 }
 
 func yes(b bool) string {

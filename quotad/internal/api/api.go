@@ -155,11 +155,15 @@ func (s *Service) propose(ctx context.Context, op *raftlogv1.Op) (replica.Result
 func (s *Service) change(ctx context.Context, c registry.Change, actor, note string) (uint64, *registry.Refusal, error) {
 	now := time.Now()
 	var zones []string
+	var refusal *registry.Refusal
 	s.node.View(func(m *replica.Machine) {
-		if next, refusal := m.Registry.Preview(c); refusal == nil {
-			zones = next.Timezones()
+		if next, refused := m.Registry.Preview(c); refused == nil {
+			zones, refusal = next.Timezones(), unrated(next, now)
 		}
 	})
+	if refusal != nil {
+		return 0, refusal, nil
+	}
 	out := &raftlogv1.Change{
 		BaseVersion: c.BaseVersion, First: c.First, Actor: actorOf(ctx, actor), AtMs: now.UnixMilli(), Note: note,
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -26,6 +27,7 @@ const (
 var kinds = [...]string{
 	registry.KindTeam, registry.KindKey, registry.KindAlias, registry.KindDeployment, registry.KindPrice,
 	registry.KindCredential, registry.KindOrg, registry.KindBusinessUnit, registry.KindFX, registry.KindSidecar,
+	registry.KindCurrency,
 }
 
 func differencesTo(ds []registry.Difference) []*adminv1.Difference {
@@ -56,7 +58,10 @@ func (s *Service) Apply(ctx context.Context, req *connect.Request[adminv1.ApplyR
 		if c, ds, derr = mc.Registry.Diff(objects, m.GetPrune()); derr != nil {
 			return
 		}
-		_, refusal = mc.Registry.Preview(c)
+		var next *registry.Registry
+		if next, refusal = mc.Registry.Preview(c); refusal == nil {
+			refusal = unrated(next, time.Now())
+		}
 		version = mc.Registry.Version()
 	}); err != nil {
 		return nil, err
@@ -79,6 +84,16 @@ func (s *Service) Apply(ctx context.Context, req *connect.Request[adminv1.ApplyR
 		}
 	}
 	return connect.NewResponse(&adminv1.ApplyResponse{Differences: differencesTo(ds), Version: version}), nil
+}
+
+// unrated refuses amounts that cannot be converted today. The registry knows no date: it has seen that there is a rate.
+func unrated(next *registry.Registry, now time.Time) *registry.Refusal {
+	year, month, _ := now.UTC().Date()
+	problems := next.Unrated(uint32(year*100 + int(month)))
+	if len(problems) == 0 {
+		return nil
+	}
+	return &registry.Refusal{Reason: registry.ReasonBroken, Problems: problems}
 }
 
 // Get implements the admin service.

@@ -23,6 +23,8 @@ var restPaths = []struct{ method, path, body string }{
 	{"POST", "/admin/v1/keys/red-app:revoke", `{}`},
 	{"GET", "/admin/v1/credentials", ""},
 	{"GET", "/admin/v1/budgets", ""},
+	{"GET", "/admin/v1/budgets/red/runs", ""},
+	{"GET", "/admin/v1/pools", ""},
 	{"POST", "/admin/v1/budgets/red:credit", `{"amount_nano":"1","reason":"r"}`},
 	{"PUT", "/admin/v1/budgets/red", `{"monthly":1}`},
 	{"PUT", "/admin/v1/aliases/chat", `{"targets":[{"deployment":"d"}]}`},

@@ -27,7 +27,8 @@ type Difference struct {
 
 // Diff computes the change that makes the registry hold the desired objects, as ParseOrg gives them. With prune,
 // objects that are not desired are deleted; without, they stay. A desired key without secret keeps the stored one,
-// and a revoked key stays revoked. The error names the stored price versions that would be edited. The caller fills
+// and a revoked key stays revoked. What the objects' amounts are written in comes with them: a file that names no
+// currency means USD. The error names the stored price versions that would be edited. The caller fills
 // in actor, time and note. The change is empty when nothing differs.
 func (r *Registry) Diff(desired []Object, prune bool) (Change, []Difference, error) {
 	var objects []Object
@@ -56,13 +57,11 @@ func (r *Registry) Diff(desired []Object, prune bool) (Change, []Difference, err
 	if len(faults) > 0 {
 		return Change{}, nil, errors.Join(faults...)
 	}
-	if prune {
-		r.state.each(func(e *entry) {
-			if !wanted[e.ref()] {
-				objects = append(objects, Object{Kind: e.Kind, ID: e.ID})
-			}
-		})
-	}
+	r.state.each(func(e *entry) {
+		if !wanted[e.ref()] && (prune || e.Kind == KindCurrency) {
+			objects = append(objects, Object{Kind: e.Kind, ID: e.ID})
+		}
+	})
 	change, differences := r.changeTo(objects)
 	return change, differences, nil
 }

@@ -229,7 +229,10 @@ func drawOrg(t *rapid.T) string {
 	some := func(name string, from ...string) []string {
 		return slices.DeleteFunc(slices.Clone(from), func(string) bool { return !rapid.Bool().Draw(t, name) })
 	}
-	b.WriteString("version: 1\nprices:\n")
+	b.WriteString("version: 1\n" + pick("currency", "", "currency: USD\n", "currency: INR\n"))
+	b.WriteString("fx: { '2026-11': { INR: " + pick("rate", "88", "88.5") + ", JPY: 150 } }\n")
+	b.WriteString(pick("classes", "", "org: { limits: { rpm: 5 } }\n", "org: { classes: { batch: 0.1 } }\n", "org: { budget: { monthly: 9, currency: USD } }\n"))
+	b.WriteString("prices:\n")
 	b.WriteString("  - { id: base, valid_from: 2026-01-01, per_million_usd: { m: { input: 1 }, n: { input: 0.25 } } }\n")
 	for _, p := range some("prices", "1", "2", "3") {
 		b.WriteString("  - { id: p" + p + ", valid_from: 2026-02-0" + p + ", per_million_usd: { m: { input: " + p +
@@ -238,7 +241,7 @@ func drawOrg(t *rapid.T) string {
 	b.WriteString("deployments:\n")
 	for _, d := range []string{"d1", "d2"} {
 		b.WriteString("  - { id: " + d + ", provider: openai, base_url: 'http://h', model: " + pick("model", "x", "y") +
-			", price: " + pick("price", "m", "n") + " }\n")
+			", price: " + pick("price", "m", "n") + pick("limits", "", ", limits: { rpm: 7 }", ", limits: { input_tpm: 900, tpm: 1000 }") + " }\n")
 	}
 	b.WriteString("aliases:\n")
 	for _, a := range []string{"a1", "a2"} {
@@ -248,7 +251,9 @@ func drawOrg(t *rapid.T) string {
 	b.WriteString("teams:\n  t0: {}\n")
 	teams := append([]string{"t0"}, some("teams", "t1", "t2")...)
 	for _, t := range teams[1:] {
-		b.WriteString("  " + t + ": { budget: { monthly: " + pick("monthly", "1", "2.5", "0.000000001") + " }, timezone: " +
+		b.WriteString("  " + t + ": { budget: { monthly: " + pick("monthly", "1", "2.5", "0.000000001") + pick("in", "", ", currency: JPY") + " }" +
+			pick("runs", "", ", run_budget: { max: 0.5 }", ", run_budget: { max: 2, max_calls: 9, lifetime: 90m }") +
+			pick("users", "", ", end_user_limits: { rpm: 3 }") + ", timezone: " +
 			pick("zone", "UTC", "Asia/Tokyo") + " }\n")
 	}
 	b.WriteString("keys:\n  - { id: k0, team: t0 }\n")

@@ -20,7 +20,11 @@ const (
 	listMax          = 10_000 // items of a list inside an object
 
 	limitMax    = 1_000_000_000_000         // a bucket's units a minute
-	moneyMax    = 1_000_000_000_000_000_000 // nano-dollars: a billion dollars
+	moneyMax    = 1_000_000_000_000_000_000 // billionths of any currency, and of the dollars it comes to: a billion
+	rateMin     = 1_000_000                 // units of a currency per USD, billionths: 0.001
+	rateMax     = 1_000_000_000_000_000     // the same: a million
+	lifetimeMin = Millis(60_000)            // of a run after its last request: a minute
+	lifetimeMax = Millis(31 * 86_400_000)   // the same: 31 days
 	weightMax   = 1_000
 	priorityMax = 1_000
 	attemptsMax = 10

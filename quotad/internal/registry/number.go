@@ -180,7 +180,13 @@ func formatTime(ms int64) string {
 }
 
 // USD writes nano-dollars for people, exactly, with at least two decimals: $12.50.
-func (n Nano) USD() string {
+func (n Nano) USD() string { return n.text("$") }
+
+// In writes an amount of a currency for people, exactly, with at least two decimals: INR 12.50. Without a currency it is
+// the number alone.
+func (n Nano) In(currency string) string { return n.text(strings.TrimLeft(currency+" ", " ")) }
+
+func (n Nano) text(unit string) string {
 	sign, u := "", uint64(n)
 	if n < 0 {
 		sign, u = "-", -u
@@ -189,7 +195,7 @@ func (n Nano) USD() string {
 	for len(frac) < 2 {
 		frac += "0"
 	}
-	return sign + "$" + strconv.FormatUint(u/1e9, 10) + "." + frac
+	return sign + unit + strconv.FormatUint(u/1e9, 10) + "." + frac
 }
 
 // MarshalJSON writes the decimal as a JSON number.

@@ -105,10 +105,10 @@ func (o Object) clone() Object {
 	return o
 }
 
-// kindsInOrder is the order of objects everywhere: that of the file's sections.
+// kindsInOrder is the order of objects everywhere: that of the file.
 func kindsInOrder() []string {
 	return []string{
-		KindFX, KindPrice, KindCredential, KindDeployment, KindAlias,
+		KindCurrency, KindFX, KindPrice, KindCredential, KindDeployment, KindAlias,
 		KindOrg, KindBusinessUnit, KindTeam, KindKey, KindSidecar,
 	}
 }
@@ -166,7 +166,7 @@ func validObjectID(kind, id string) bool {
 	switch kind {
 	case KindSidecar:
 		return validIdentity(id)
-	case KindOrg:
+	case KindOrg, KindCurrency:
 		return id == OrgID
 	case KindAlias:
 		return validAlias(id)

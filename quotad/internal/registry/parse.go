@@ -19,7 +19,7 @@ type section struct {
 	id   string // the key that holds the id, in a section that is a list; empty: a mapping from id to spec
 }
 
-// sections stand in the order of kindsInOrder.
+// sections stand in the order of kindsInOrder. The currency is none of them: it stands in the head.
 func sections() []section {
 	return []section{
 		{"fx", KindFX, ""},
@@ -122,12 +122,11 @@ func (d *document) head(m *mapping) {
 		}
 		return nil
 	})
-	m.with(m.take("currency"), "currency", func(text string) error {
-		if text != "USD" {
-			return fmt.Errorf("%s is not supported in this version (supported: USD)", clip(text))
-		}
-		return nil
-	})
+	c := &Currency{}
+	m.with(m.take("currency"), "currency", parseCurrency(&c.Code))
+	if c.Code != "" && c.Code != usd {
+		d.keep(Ref{KindCurrency, OrgID}, "currency", c)
+	}
 }
 
 // section reads the objects of one section.
@@ -213,7 +212,9 @@ func (d *document) goodID(r Ref, path string, line int) bool {
 	return true
 }
 
-func isMonth(s string) bool { return regexp.MustCompile(`^2[01]\d\d-(0[1-9]|1[0-2])$`).MatchString(s) }
+var month = regexp.MustCompile(`^2[01]\d\d-(0[1-9]|1[0-2])$`)
+
+func isMonth(s string) bool { return month.MatchString(s) }
 
 // add reads an object and keeps it. A second one of the same name is a fault, and read for its faults.
 func (d *document) add(r Ref, m *mapping, line int) {
@@ -224,7 +225,12 @@ func (d *document) add(r Ref, m *mapping, line int) {
 	}
 	v := d.read(r.Kind, m)
 	v.identify(r.ID)
-	d.paths[r] = m.path
+	d.keep(r, m.path, v)
+}
+
+// keep makes v an object of the file that stands at path.
+func (d *document) keep(r Ref, path string, v value) {
+	d.paths[r] = path
 	d.order = append(d.order, r)
 	d.state.put(&entry{Object: Object{Kind: r.Kind, ID: r.ID}, value: v})
 }

@@ -54,8 +54,12 @@ func TestParseOrgGivesCanonicalObjects(t *testing.T) {
 		"business_unit/payments": `{}`,
 		"team/support-bot": `{"budget":{"monthly":5000,"hard":true,"alert_at":[0.5,0.8,1]},` +
 			`"limits":{"rpm":6000,"tpm":2000000},"business_unit":"retail","timezone":"Asia/Kolkata",` +
-			`"account":"bu-payments","weight":2,"priority":"interactive","request_cap":1,"failed_attempts":"team",` +
+			`"account":"bu-payments","weight":2,"priority":"interactive",` +
+			`"run_budget":{"max":2,"max_calls":50,"lifetime":"48h"},"request_cap":1,` +
+			`"end_user_limits":{"rpm":20,"tpm":20000},"failed_attempts":"team",` +
 			`"alerts":{"webhook":"https://hooks.example/a?token=b&c=d"}}`,
+		"team/batch": `{"budget":{"monthly":880000,"currency":"INR","hard":true,"alert_at":[0.5,0.8,1]},"weight":1,` +
+			`"priority":"batch","run_budget":{"max_calls":1000,"lifetime":"24h"},"failed_attempts":"platform"}`,
 		"team/plain":      `{"weight":1,"priority":"standard","failed_attempts":"platform"}`,
 		"key/support-old": `{"team":"support-bot","revoked":true,"outage":"closed"}`,
 		"sidecar/gateway": `{"teams":["*"]}`,
@@ -157,7 +161,7 @@ teams:
     budget: { monthly: 1e30, hrad: true, alert_at: [0.8, 0.5] }
     business_unit: nowhere
     timezone: Mars/Olympus
-    run_budget: { max: 2.00, max_calls: 50 }
+    run_budget: { max: 2.00, calls: 50 }
     end_user_limits: { rpm: 0 }
     weight: 1.5
     weight: 2
@@ -173,7 +177,7 @@ teams:
 	}
 	want := []string{
 		`org.yaml:1: version: "2" is not a known version of this file (allowed: 1)`,
-		`org.yaml:2: currency: "EUR" is not supported in this version (supported: USD)`,
+		`org.yaml:2: currency: there is no rate of EUR: add one to fx, as in`,
 		`org.yaml:3: fx.2026-13: "2026-13" is not a month, like 2026-11`,
 		`org.yaml:3: fx.2026-11.inr: is not a currency code`,
 		`org.yaml:6: prices[p1].valid_from: "yesterday" is not a date, like 2027-06-30`,
@@ -209,11 +213,11 @@ teams:
 		`org.yaml:59: aliases.x.split: not supported in this version: remove it`,
 		`org.yaml:60: aliases.x.reserve: "all" is not allowed (allowed: p95, cap)`,
 		`org.yaml:63: teams.t.budget.monthly: "1e30" is too large`,
-		`org.yaml:63: teams.t.budget.hrad: unknown key (allowed: monthly, hard, alert_at)`,
+		`org.yaml:63: teams.t.budget.hrad: unknown key (allowed: monthly, currency, hard, alert_at)`,
 		`org.yaml:63: teams.t.budget.alert_at[1]: must be above the one before it`,
 		`org.yaml:64: teams.t.business_unit: no business_unit "nowhere": there is none`,
 		`org.yaml:65: teams.t.timezone: "Mars/Olympus" is not a known time zone`,
-		`org.yaml:66: teams.t.run_budget: not supported in this version: remove it`,
+		`org.yaml:66: teams.t.run_budget.calls: unknown key (allowed: max, max_calls, lifetime)`,
 		`org.yaml:67: teams.t.end_user_limits.rpm: "0" is out of range`,
 		`org.yaml:68: teams.t.weight: "1.5" must be a whole number (allowed: 1 to 1000)`,
 		`org.yaml:69: teams.t.weight: stands here a second time, first in line 68`,
@@ -259,7 +263,7 @@ teams: { t: {}, u: {} }
 		`org.yaml:14: keys[k].secret: a secret never stands here`,
 		`org.yaml:17: keys[l].aliases[1]: "x" stands in the list twice`,
 		`org.yaml:17: keys[l].aliases[2]: no alias "q" (known: x)`,
-		`org.yaml:18: org.classes: the shares add up to 1.1, more than 1`,
+		`org.yaml:18: org.classes: the shares add up to 1.35, more than 1 (interactive: 0.6,`,
 		`org.yaml:20: sidecars[0].identity: "a b" is not an identity`,
 		`org.yaml:21: sidecars[ok].teams: "*" means all teams and must stand alone`,
 		`org.yaml:21: sidecars[ok].teams[2]: no team "none" (known: t, u)`,

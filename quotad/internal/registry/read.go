@@ -5,13 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 	_ "time/tzdata" // the zones must be the same on every machine, also on one without a zone database
-
-	"go.yaml.in/yaml/v3"
 )
 
 // The defaults of what org.yaml leaves out.
@@ -22,6 +19,7 @@ const (
 	defaultTotal       = Millis(600_000)
 	defaultMaxAttempts = 3
 	defaultMaxOutput   = 1_024
+	defaultLifetime    = Millis(24 * 3_600_000)
 )
 
 // dataClasses are the classes of data, lowest first.
@@ -55,6 +53,8 @@ func (rd *reader) read(kind string, m *mapping) value {
 		return m.readFX()
 	case KindSidecar:
 		v = m.readSidecar()
+	case KindCurrency:
+		v = m.readCurrency()
 	default:
 		panic("BUG: no reader for kind " + kind)
 	}
@@ -68,8 +68,10 @@ func (m *mapping) readTeam() *Team {
 	m.timezone(&t.Timezone)
 	m.id("account", &t.Account)
 	m.integer("weight", &t.Weight, 1, 1, weightMax)
-	m.choice("priority", &t.Priority, "standard", "interactive", "standard", "batch")
-	m.with(m.take("request_cap"), "request_cap", parseNano(&t.RequestCap, 1))
+	m.choice("priority", &t.Priority, "standard", Classes()...)
+	t.RunBudget = m.runBudget()
+	m.with(m.take("request_cap"), "request_cap", parseNano(&t.RequestCap, 1, moneyMax))
+	t.EndUserLimits = m.endUserLimits()
 	m.choice("failed_attempts", &t.FailedAttempts, "platform", "platform", "team")
 	if n := m.take("alerts"); n != nil {
 		if a := m.rd.mapping(n, m.sub("alerts")); a != nil {
@@ -78,16 +80,6 @@ func (m *mapping) readTeam() *Team {
 			a.close()
 		}
 	}
-	m.unsupported("run_budget", func() {
-		if r := m.rd.mapping(m.take("run_budget"), m.sub("run_budget")); r != nil {
-			var most Nano
-			var calls int64
-			r.with(r.need("max"), "max", parseNano(&most, 1))
-			r.integer("max_calls", &calls, 1, 1, limitMax)
-			r.close()
-		}
-	})
-	m.unsupported("end_user_limits", func() { m.limitsAt("end_user_limits") })
 	return t
 }
 
@@ -276,14 +268,14 @@ func (m *mapping) readPrices() *PriceVersion {
 // seen and put right, nothing at all is not.
 func (m *mapping) price() Price {
 	var x Price
-	m.with(m.need("input"), "input", parseNano(&x.Input, 0))
+	m.with(m.need("input"), "input", parseNano(&x.Input, 0, moneyMax))
 	x.CacheRead = x.Input
-	m.with(m.take("cache_read"), "cache_read", parseNano(&x.CacheRead, 0))
+	m.with(m.take("cache_read"), "cache_read", parseNano(&x.CacheRead, 0, moneyMax))
 	x.CacheWrite5m = x.Input
-	m.with(m.take("cache_write_5m"), "cache_write_5m", parseNano(&x.CacheWrite5m, 0))
+	m.with(m.take("cache_write_5m"), "cache_write_5m", parseNano(&x.CacheWrite5m, 0, moneyMax))
 	x.CacheWrite1h = x.CacheWrite5m
-	m.with(m.take("cache_write_1h"), "cache_write_1h", parseNano(&x.CacheWrite1h, 0))
-	m.with(m.take("output"), "output", parseNano(&x.Output, 0))
+	m.with(m.take("cache_write_1h"), "cache_write_1h", parseNano(&x.CacheWrite1h, 0, moneyMax))
+	m.with(m.take("output"), "output", parseNano(&x.Output, 0, moneyMax))
 	return x
 }
 
@@ -295,52 +287,10 @@ func (m *mapping) readCredential() *Credential {
 	return c
 }
 
-func (m *mapping) readOrg() *Org {
-	o := &Org{Budget: m.budget(), Limits: m.limits()}
-	m.timezone(&o.Timezone)
-	n := m.take("classes")
-	c := m.rd.mapping(n, m.sub("classes"))
-	if c == nil || n == nil {
-		return o
-	}
-	var sum Permille
-	for _, class := range []string{"interactive", "standard", "batch"} {
-		if v := c.take(class); v != nil {
-			var share Permille
-			c.with(v, class, parseShare(&share, 0, 1000))
-			if o.Classes == nil {
-				o.Classes = map[string]Permille{}
-			}
-			o.Classes[class] = share
-			sum += share
-		}
-	}
-	c.close()
-	if sum > 1000 {
-		m.rd.fault(n.Line, c.path, "the shares add up to %s, more than 1", formatDecimal(int64(sum), permilleDigits))
-	}
-	return o
-}
-
 func (m *mapping) readBusinessUnit() *BusinessUnit {
 	b := &BusinessUnit{Budget: m.budget(), Limits: m.limits()}
 	m.timezone(&b.Timezone)
 	return b
-}
-
-func (m *mapping) readFX() *FX {
-	f := &FX{Rates: map[string]Nano{}}
-	code := regexp.MustCompile(`^[A-Z]{3}$`)
-	for _, c := range m.keys {
-		if !code.MatchString(c) {
-			m.rd.fault(m.from[c], m.sub(c), "is not a currency code of three capital letters")
-			continue
-		}
-		var rate Nano
-		m.with(m.take(c), c, parseNano(&rate, 1))
-		f.Rates[c] = rate
-	}
-	return f
 }
 
 func (m *mapping) readSidecar() *Sidecar {
@@ -362,65 +312,6 @@ func (m *mapping) readSidecar() *Sidecar {
 		m.rd.fault(m.rd.lineOf(path), path, `"*" means all teams and must stand alone`)
 	}
 	return s
-}
-
-func (m *mapping) budget() *Budget {
-	n := m.take("budget")
-	if n == nil {
-		return nil
-	}
-	return m.rd.budgetAt(n, m.sub("budget"))
-}
-
-func (rd *reader) budgetAt(n *yaml.Node, path string) *Budget {
-	m := rd.mapping(n, path)
-	if m == nil {
-		return nil
-	}
-	b := &Budget{AlertAt: []Permille{500, 800, 1000}}
-	m.with(m.need("monthly"), "monthly", parseNano(&b.Monthly, 0))
-	m.boolean("hard", &b.Hard, true)
-	if a := m.take("alert_at"); a != nil {
-		at := m.sub("alert_at")
-		b.AlertAt = []Permille{}
-		for i, c := range rd.items(a, at, alertsMax) {
-			var share Permille
-			place := fmt.Sprintf("%s[%d]", at, i)
-			if text, ok := rd.scalar(c, place); ok {
-				if err := parseShare(&share, 1, 10_000)(text); err != nil {
-					rd.fault(c.Line, place, "%s", err)
-				} else if i > 0 && len(b.AlertAt) > 0 && share <= b.AlertAt[len(b.AlertAt)-1] {
-					rd.fault(c.Line, place, "must be above the one before it")
-				}
-			}
-			b.AlertAt = append(b.AlertAt, share)
-		}
-	}
-	m.close()
-	return b
-}
-
-func (m *mapping) limits() *Limits { return m.limitsAt("limits") }
-
-func (m *mapping) limitsAt(key string) *Limits {
-	n := m.take(key)
-	if n == nil {
-		return nil
-	}
-	lm := m.rd.mapping(n, m.sub(key))
-	if lm == nil {
-		return nil
-	}
-	l := &Limits{}
-	lm.integer("rpm", &l.RPM, 0, 1, limitMax)
-	lm.integer("tpm", &l.TPM, 0, 1, limitMax)
-	lm.integer("input_tpm", &l.InputTPM, 0, 1, limitMax)
-	lm.integer("output_tpm", &l.OutputTPM, 0, 1, limitMax)
-	lm.close()
-	if *l == (Limits{}) {
-		return nil
-	}
-	return l
 }
 
 func (m *mapping) timezone(to *string) {

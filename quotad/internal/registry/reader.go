@@ -36,8 +36,8 @@ func (rd *reader) lineOf(path string) int {
 }
 
 func join(path, key string) string {
-	if path == "" {
-		return key
+	if path == "" || key == "" {
+		return path + key
 	}
 	if strings.HasPrefix(key, "[") {
 		return path + key
@@ -303,16 +303,16 @@ func parseInteger(to *int64, low, high int64) func(string) error {
 	}
 }
 
-// parseNano reads an amount of at least low billionths.
-func parseNano(to *Nano, low int64) func(string) error {
+// parseNano reads an amount between low and high billionths.
+func parseNano(to *Nano, low, high int64) func(string) error {
 	return func(text string) error {
 		v, err := parseDecimal(text, nanoDigits)
 		if err != nil {
 			return fmt.Errorf("%s %w", clip(text), err)
 		}
-		if v < low || v > moneyMax {
+		if v < low || v > high {
 			return fmt.Errorf("%s is out of range (allowed: %s to %s)", clip(text),
-				formatDecimal(low, nanoDigits), formatDecimal(moneyMax, nanoDigits))
+				formatDecimal(low, nanoDigits), formatDecimal(high, nanoDigits))
 		}
 		*to = Nano(v)
 		return nil

@@ -254,6 +254,9 @@ func (r *Registry) Org() Org {
 	return o
 }
 
+// Currency is what amounts are written in that do not say: an ISO 4217 code.
+func (r *Registry) Currency() string { return r.state.currency() }
+
 func deref[V any](p *V, ok bool) (V, bool) {
 	if !ok {
 		var none V

@@ -305,7 +305,7 @@ func TestWithBudget(t *testing.T) {
 		t.Errorf("got %+v %+v", team, b)
 	}
 	for spec, want := range map[string]string{
-		`{"monthly":-1,"x":1}`: "monthly: \"-1\" must not be negative\nx: unknown key (allowed: monthly, hard, alert_at)",
+		`{"monthly":-1,"x":1}`: "monthly: \"-1\" must not be negative\nx: unknown key (allowed: monthly, currency, hard, alert_at)",
 		`[]`:                   "must be a mapping",
 		`{`:                    "is not JSON",
 	} {
@@ -362,6 +362,12 @@ func TestSpecsAndDraws(t *testing.T) {
 		"key/support-api/3 limit=50000 burst=50000 hard=false zone= alerts=[] weight=2",
 		"key/support-api/4 limit=200000 burst=200000 hard=false zone= alerts=[] weight=2",
 		"key/support-api/5 limit=10500000000 burst=0 hard=false zone=Asia/Kolkata alerts=[500 800 1000] weight=2",
+		"run/batch/6 limit=1000 burst=0 hard=true zone= alerts=[] weight=1",
+		"team/batch/5 limit=880000000000000 burst=0 hard=true zone= alerts=[500 800 1000] weight=1",
+		"run/support-bot/5 limit=2000000000 burst=0 hard=true zone=Asia/Kolkata alerts=[] weight=2",
+		"run/support-bot/6 limit=50 burst=0 hard=true zone= alerts=[] weight=2",
+		"end_user/support-bot/1 limit=20 burst=20 hard=false zone= alerts=[] weight=2",
+		"end_user/support-bot/4 limit=20000 burst=20000 hard=false zone= alerts=[] weight=2",
 		"team/support-bot/1 limit=6000 burst=6000 hard=false zone= alerts=[] weight=2",
 		"team/support-bot/4 limit=2000000 burst=2000000 hard=false zone= alerts=[] weight=2",
 		"team/support-bot/5 limit=5000000000000 burst=0 hard=true zone=Asia/Kolkata alerts=[500 800 1000] weight=2",
@@ -369,14 +375,19 @@ func TestSpecsAndDraws(t *testing.T) {
 		"business_unit/retail/5 limit=40000000000000 burst=0 hard=false zone=Europe/Berlin alerts=[] weight=1",
 		"org/org/1 limit=1000000 burst=1000000 hard=false zone= alerts=[] weight=1",
 		"org/org/5 limit=100000000000000 burst=0 hard=true zone= alerts=[500 800 1000] weight=1",
+		"deployment/openai-mid/1 limit=9000 burst=9000 hard=false zone= alerts=[] weight=1",
+		"deployment/openai-mid/2 limit=9000000 burst=9000000 hard=false zone= alerts=[] weight=1",
+		"deployment/openai-mid/3 limit=1800000 burst=1800000 hard=false zone= alerts=[] weight=1",
+		"deployment/openai-mid/4 limit=9900000 burst=9900000 hard=false zone= alerts=[] weight=1",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	if got := fmt.Sprint(r.DrawsOf("batch-night")); got != "[{org org 1} {org org 5}]" {
+	if got := fmt.Sprint(r.DrawsOf("batch-night")); got != "[{run batch 6} {team batch 5} {org org 1} {org org 5}]" {
 		t.Errorf("draws of batch-night: %s", got)
 	}
-	if got := fmt.Sprint(r.DrawsOf("support-old")); got != "[{team support-bot 1} {team support-bot 4} "+
+	if got := fmt.Sprint(r.DrawsOf("support-old")); got != "[{run support-bot 5} {run support-bot 6} "+
+		"{end_user support-bot 1} {end_user support-bot 4} {team support-bot 1} {team support-bot 4} "+
 		"{team support-bot 5} {business_unit retail 4} {business_unit retail 5} {org org 1} {org org 5}]" {
 		t.Errorf("draws of support-old: %s", got)
 	}

@@ -10,7 +10,7 @@ import (
 func (r *Registry) YAML() string {
 	root := newMapping()
 	put(root, "version", &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!int", Value: "1"})
-	put(root, "currency", text("USD"))
+	put(root, "currency", text(r.Currency()))
 	for _, s := range sections() {
 		ids := sortedKeys(r.state.objects[s.kind])
 		if len(ids) == 0 {

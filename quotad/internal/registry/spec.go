@@ -23,9 +23,10 @@ const (
 	KindBusinessUnit = "business_unit"
 	KindFX           = "fx"
 	KindSidecar      = "sidecar"
+	KindCurrency     = "currency"
 )
 
-// OrgID is the id of the one object of kind org, and the owner of its resources.
+// OrgID is the id of the one object of kind org, and the owner of its resources. It is the id of its currency too.
 const OrgID = "org"
 
 // The types below are the specs of the kinds. Their JSON has the shape of the corresponding part of org.yaml, without
@@ -34,9 +35,17 @@ const OrgID = "org"
 
 // Budget is a cap a calendar month.
 type Budget struct {
-	Monthly Nano       `json:"monthly"`
-	Hard    bool       `json:"hard"` // refuse when spent
-	AlertAt []Permille `json:"alert_at"`
+	Monthly  Nano       `json:"monthly"`
+	Currency string     `json:"currency,omitempty"` // of monthly; empty: the org's
+	Hard     bool       `json:"hard"`               // refuse when spent
+	AlertAt  []Permille `json:"alert_at"`
+}
+
+// RunBudget is a cap for each run of an agent: a run is the requests with one x-gw-run-id.
+type RunBudget struct {
+	Max      Nano   `json:"max,omitempty"`       // in the org's currency; 0 is none
+	MaxCalls int64  `json:"max_calls,omitempty"` // requests; 0 is none
+	Lifetime Millis `json:"lifetime"`            // what a run has spent is kept for this long after its last request
 }
 
 // Limits are limits a minute; 0 is none.
@@ -54,17 +63,19 @@ type Alerts struct {
 
 // Team owns keys and a budget.
 type Team struct {
-	ID             string  `json:"-"`
-	Budget         *Budget `json:"budget,omitempty"`
-	Limits         *Limits `json:"limits,omitempty"`
-	BusinessUnit   string  `json:"business_unit,omitempty"`
-	Timezone       string  `json:"timezone,omitempty"` // IANA name; empty is UTC
-	Account        string  `json:"account,omitempty"`  // provider contract, see Deployment.Account
-	Weight         int64   `json:"weight"`
-	Priority       string  `json:"priority"`              // interactive, standard, batch
-	RequestCap     Nano    `json:"request_cap,omitempty"` // 0 is none
-	FailedAttempts string  `json:"failed_attempts"`       // platform, team
-	Alerts         *Alerts `json:"alerts,omitempty"`
+	ID             string     `json:"-"`
+	Budget         *Budget    `json:"budget,omitempty"`
+	Limits         *Limits    `json:"limits,omitempty"`
+	BusinessUnit   string     `json:"business_unit,omitempty"`
+	Timezone       string     `json:"timezone,omitempty"` // IANA name; empty is UTC
+	Account        string     `json:"account,omitempty"`  // provider contract, see Deployment.Account
+	Weight         int64      `json:"weight"`
+	Priority       string     `json:"priority"` // interactive, standard, batch
+	RunBudget      *RunBudget `json:"run_budget,omitempty"`
+	RequestCap     Nano       `json:"request_cap,omitempty"`     // in the org's currency; 0 is none
+	EndUserLimits  *Limits    `json:"end_user_limits,omitempty"` // of each end user by itself; RPM and TPM alone
+	FailedAttempts string     `json:"failed_attempts"`           // platform, team
+	Alerts         *Alerts    `json:"alerts,omitempty"`
 }
 
 // Key is a virtual key.
@@ -124,7 +135,7 @@ type Deployment struct {
 	DataClasses   []string `json:"data_classes,omitempty"` // empty: all
 	Price         string   `json:"price,omitempty"`
 	Unpriced      string   `json:"unpriced,omitempty"` // allow
-	Limits        *Limits  `json:"limits,omitempty"`
+	Limits        *Limits  `json:"limits,omitempty"`   // rented from the provider
 }
 
 // PriceVersion is a price list in force from a moment until the next one's.
@@ -165,6 +176,12 @@ type BusinessUnit struct {
 	Timezone string  `json:"timezone,omitempty"`
 }
 
+// Currency is what budgets, run budgets and request caps are written in where they do not say. Without the object it
+// is USD.
+type Currency struct {
+	Code string `json:"code"` // ISO 4217
+}
+
 // FX is a month's rates: units of a currency per USD, in billionths.
 type FX struct {
 	ID    string // yyyy-mm
@@ -203,6 +220,7 @@ func (*Org) kind() string          { return KindOrg }
 func (*BusinessUnit) kind() string { return KindBusinessUnit }
 func (*FX) kind() string           { return KindFX }
 func (*Sidecar) kind() string      { return KindSidecar }
+func (*Currency) kind() string     { return KindCurrency }
 
 func (t *Team) identify(id string)         { t.ID = id }
 func (k *Key) identify(id string)          { k.ID = id }
@@ -214,6 +232,7 @@ func (*Org) identify(string)               {}
 func (b *BusinessUnit) identify(id string) { b.ID = id }
 func (f *FX) identify(id string)           { f.ID = id }
 func (s *Sidecar) identify(id string)      { s.ID = id }
+func (*Currency) identify(string)          {}
 
 func (t *Team) links() []link {
 	return one(link{"business_unit", KindBusinessUnit, t.BusinessUnit})
@@ -252,6 +271,7 @@ func (*Credential) links() []link   { return nil }
 func (*Org) links() []link          { return nil }
 func (*BusinessUnit) links() []link { return nil }
 func (*FX) links() []link           { return nil }
+func (*Currency) links() []link     { return nil }
 
 // one is an optional reference.
 func one(l link) []link {
@@ -284,6 +304,8 @@ func newValue(kind string) value {
 		return &FX{}
 	case KindSidecar:
 		return &Sidecar{}
+	case KindCurrency:
+		return &Currency{}
 	}
 	return nil
 }

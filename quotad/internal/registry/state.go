@@ -3,6 +3,8 @@ package registry
 import (
 	"fmt"
 	"strings"
+
+	"github.com/sluice-gateway/sluice/quotad/ledger"
 )
 
 // entry is one stored object with its decoded spec. It is replaced whole, never changed.
@@ -15,9 +17,12 @@ type entry struct {
 type state struct {
 	objects map[string]map[string]*entry
 	count   int
+	rates   map[string][]ledger.Rate // of each currency, by month; replaced whole, never changed
 }
 
-func newState() *state { return &state{objects: map[string]map[string]*entry{}} }
+func newState() *state {
+	return &state{objects: map[string]map[string]*entry{}, rates: map[string][]ledger.Rate{}}
+}
 
 func (s *state) find(r Ref) *entry { return s.objects[r.Kind][r.ID] }
 
@@ -30,11 +35,13 @@ func (s *state) put(e *entry) {
 	if ids[e.ID] == nil {
 		s.count++
 	}
+	s.rate(ids[e.ID], e)
 	ids[e.ID] = e
 }
 
 func (s *state) remove(r Ref) {
-	if s.find(r) != nil {
+	if e := s.find(r); e != nil {
+		s.rate(e, nil)
 		delete(s.objects[r.Kind], r.ID)
 		s.count--
 	}
@@ -122,6 +129,7 @@ func (c *checker) check(e *entry) []Problem {
 			add(l.path, "no %s %q%s", l.kind, l.id, c.knownOf(l.kind))
 		}
 	}
+	c.checkAmounts(e.value, add)
 	switch v := e.value.(type) {
 	case *Key:
 		if first := c.secrets[v.SecretSHA256]; v.SecretSHA256 != "" && first != v.ID {

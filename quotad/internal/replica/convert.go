@@ -23,20 +23,20 @@ func renewOf(r *raftlogv1.Renew) ledger.Renew {
 	return ledger.Renew{
 		Identity: r.GetIdentity(), Incarnation: r.GetIncarnation(), Seq: r.GetSeq(),
 		Counters: each(r.GetCounters(), counterOf), Asks: each(r.GetAsks(), askOf),
-		ShareVersion: r.GetShareVersion(), Leaving: r.GetLeaving(),
+		ShareVersion: r.GetShareVersion(), Leaving: r.GetLeaving(), Epoch: r.GetEpoch(),
 	}
 }
 
 func counterOf(c *raftlogv1.Counter) ledger.Counter {
 	return ledger.Counter{
 		Resource: c.GetResource(), Period: c.GetPeriod(), Spent: c.GetSpent(), Returned: c.GetReturned(),
-		Held: c.GetHeld(), Demand: c.GetDemand(),
+		Held: c.GetHeld(), Demand: c.GetDemand(), Close: c.GetClose(), ProviderLeft: c.ProviderLeft, Granted: c.GetGranted(),
 	}
 }
 
 func askOf(a *raftlogv1.Ask) ledger.Ask {
 	return ledger.Ask{ID: a.GetId(), Needs: each(a.GetNeeds(), func(n *raftlogv1.Need) ledger.Need {
-		return ledger.Need{Resource: n.GetResource(), Period: n.GetPeriod(), Amount: n.GetAmount()}
+		return ledger.Need{Resource: n.GetResource(), Period: n.GetPeriod(), Amount: n.GetAmount(), Name: n.GetName()}
 	})}
 }
 
@@ -59,6 +59,30 @@ func periodsTo(ps []ledger.Period) []*raftlogv1.Period {
 	})
 }
 
+// fairnessOf reads how pools are divided from the machine's own record.
+func fairnessOf(m *raftlogv1.MetaState) ledger.Fairness {
+	return ledger.Fairness{
+		Weights: each(m.GetWeights(), func(w *raftlogv1.TeamWeight) ledger.TeamWeight {
+			return ledger.TeamWeight{Team: w.GetTeam(), Weight: w.GetWeight()}
+		}),
+		Reserves: each(m.GetReserves(), func(r *raftlogv1.ClassReserve) ledger.ClassReserve {
+			return ledger.ClassReserve{Class: r.GetClass(), Permille: r.GetPermille()}
+		}),
+	}
+}
+
+func weightsTo(ws []ledger.TeamWeight) []*raftlogv1.TeamWeight {
+	return each(ws, func(w ledger.TeamWeight) *raftlogv1.TeamWeight {
+		return &raftlogv1.TeamWeight{Team: w.Team, Weight: w.Weight}
+	})
+}
+
+func reservesTo(rs []ledger.ClassReserve) []*raftlogv1.ClassReserve {
+	return each(rs, func(r ledger.ClassReserve) *raftlogv1.ClassReserve {
+		return &raftlogv1.ClassReserve{Class: r.Class, Permille: r.Permille}
+	})
+}
+
 func changeOf(c *raftlogv1.Change) registry.Change {
 	return registry.Change{
 		BaseVersion: c.GetBaseVersion(), First: c.GetFirst(), Objects: each(c.GetObjects(), objectOf),
@@ -78,11 +102,16 @@ func resourceTo(r ledger.ResourceState) *raftlogv1.ResourceState {
 	return &raftlogv1.ResourceState{
 		Id: r.ID, Scope: r.Scope, Owner: r.Owner, Kind: int32(r.Kind), Limit: r.Limit, Burst: r.Burst, Hard: r.Hard,
 		Timezone: r.Timezone, AlertPermille: r.AlertPermille, Weight: r.Weight, Level_60K: r.Level60k, LevelAtMs: r.LevelAtMS,
+		Each: int32(r.Each), Of: r.Of, Name: r.Name, UsedAtMs: r.UsedAtMS, KeepMs: r.KeepMS, SetAside_60K: r.SetAside60k,
+		Currency: r.Currency, Rates: each(r.Rates, func(c ledger.Rate) *raftlogv1.CurrencyRate {
+			return &raftlogv1.CurrencyRate{Period: c.Period, PerUsdNano: c.PerUSDNano}
+		}),
 		Periods: each(r.Periods, func(p ledger.BudgetPeriodState) *raftlogv1.BudgetPeriodState {
 			return &raftlogv1.BudgetPeriodState{
 				Period: p.Period, EndsMs: p.EndsMS, Cap: p.Cap, Credits: p.Credits, Settled: p.Settled,
 				Outstanding: p.Outstanding, Suspense: p.Suspense, Free: p.Free, AlertedPermille: p.AlertedPermille,
 				ToldPermille: p.ToldPermille, Closed: p.Closed, CreditIds: p.CreditIDs,
+				PerUsdNano: p.PerUSDNano,
 			}
 		}),
 	}
@@ -93,12 +122,17 @@ func resourceFrom(r *raftlogv1.ResourceState) ledger.ResourceState {
 		ID: r.GetId(), Scope: r.GetScope(), Owner: r.GetOwner(), Kind: ledger.Kind(r.GetKind()), Limit: r.GetLimit(),
 		Burst: r.GetBurst(), Hard: r.GetHard(), Timezone: r.GetTimezone(), AlertPermille: r.GetAlertPermille(),
 		Weight: r.GetWeight(), Level60k: r.GetLevel_60K(), LevelAtMS: r.GetLevelAtMs(),
+		Each: ledger.Each(r.GetEach()), Of: r.GetOf(), Name: r.GetName(), UsedAtMS: r.GetUsedAtMs(), KeepMS: r.GetKeepMs(),
+		SetAside60k: r.GetSetAside_60K(), Currency: r.GetCurrency(),
+		Rates: each(r.GetRates(), func(c *raftlogv1.CurrencyRate) ledger.Rate {
+			return ledger.Rate{Period: c.GetPeriod(), PerUSDNano: c.GetPerUsdNano()}
+		}),
 		Periods: each(r.GetPeriods(), func(p *raftlogv1.BudgetPeriodState) ledger.BudgetPeriodState {
 			return ledger.BudgetPeriodState{
 				Period: p.GetPeriod(), EndsMS: p.GetEndsMs(), Cap: p.GetCap(), Credits: p.GetCredits(), Settled: p.GetSettled(),
 				Outstanding: p.GetOutstanding(), Suspense: p.GetSuspense(), Free: p.GetFree(),
 				AlertedPermille: p.GetAlertedPermille(), ToldPermille: p.GetToldPermille(), Closed: p.GetClosed(),
-				CreditIDs: p.GetCreditIds(),
+				CreditIDs: p.GetCreditIds(), PerUSDNano: p.GetPerUsdNano(),
 			}
 		}),
 	}

@@ -68,6 +68,7 @@ func (m *Machine) SealedNames() []string { return slices.Sorted(maps.Keys(m.seal
 
 // Apply applies an entry and returns one result for each of its operations, each of which is known. It is total.
 func (m *Machine) Apply(index uint64, e *raftlogv1.Entry) []Result {
+	m.Ledger.Enter(index)
 	m.Ledger.Advance(e.GetStampMs())
 	m.Rollup.Advance(m.Ledger.Now())
 	results := make([]Result, len(e.GetOps()))
@@ -119,8 +120,8 @@ func (m *Machine) change(index uint64, c *raftlogv1.Change) registry.Result {
 	if refusal != nil {
 		return registry.Result{Version: m.Registry.Version(), Refusal: refusal}
 	}
-	specs := next.Specs()
-	if err := m.Ledger.CheckDefine(index, specs); err != nil {
+	specs, fair := next.Specs(), next.Fairness()
+	if err := m.Ledger.CheckDefine(index, specs, fair); err != nil {
 		return registry.Result{Version: m.Registry.Version(), Refusal: &registry.Refusal{
 			Reason: registry.ReasonTooMany, Problems: []registry.Problem{{What: err.Error()}},
 		}}
@@ -133,7 +134,7 @@ func (m *Machine) change(index uint64, c *raftlogv1.Change) registry.Result {
 	m.configChanged = m.configChanged || result.Version != before
 	// Periods first, so that a budget in a zone that is new is open at once.
 	m.Ledger.OpenPeriods(periodsOf(c.GetPeriods()))
-	if err := m.Ledger.Define(index, specs); err != nil {
+	if err := m.Ledger.Define(index, specs, fair); err != nil {
 		panic(fmt.Sprintf("BUG: replica: resources refused after they were checked: %v", err))
 	}
 	return result

@@ -123,9 +123,10 @@ func (m *Machine) collect() ([]store.Record, Signal) {
 }
 
 func (m *Machine) meta() *raftlogv1.MetaState {
+	fair := m.Ledger.Fairness()
 	return &raftlogv1.MetaState{
 		ClusterId: m.clusterID, NowMs: m.Ledger.Now(), Epoch: m.epoch, ConfigVersion: m.Registry.Version(),
-		Periods: periodsTo(m.Ledger.Periods()),
+		Periods: periodsTo(m.Ledger.Periods()), Weights: weightsTo(fair.Weights), Reserves: reservesTo(fair.Reserves),
 	}
 }
 
@@ -172,7 +173,8 @@ func loadMachine(cfg ledger.Config, load func(each func(key string, value []byte
 	}
 	m := newMachine(cfg)
 	m.clusterID, m.epoch, m.sealed = l.meta.GetClusterId(), l.meta.GetEpoch(), l.sealed
-	err := m.Ledger.Load(l.meta.GetNowMs(), periodsOf(l.meta.GetPeriods()), l.resources, l.counters, l.members)
+	err := m.Ledger.Load(l.meta.GetNowMs(), periodsOf(l.meta.GetPeriods()), fairnessOf(&l.meta), l.resources, l.counters,
+		l.members)
 	if err == nil {
 		err = m.Registry.Load(l.meta.GetConfigVersion(), l.objects, l.history)
 	}

@@ -18,32 +18,38 @@ func compile(m *replica.Machine, identity string) *quotav1.Snapshot {
 	teams, all := r.TeamsOf(identity)
 	s := &quotav1.Snapshot{Version: r.Version(), ClusterId: m.ClusterID()}
 
+	months := monthsOf(m.Ledger)
 	resources := map[registry.Draw]ledger.Resource{}
 	for _, res := range m.Ledger.Resources() {
 		resources[registry.Draw{Scope: res.Spec.Scope, Owner: res.Spec.Owner, Kind: res.Spec.Kind}] = res
 	}
 	drawn := map[uint64]bool{}
+	// draw names resources, and puts them into the snapshot the first time.
+	draw := func(draws []registry.Draw) (ids []uint64) {
+		for _, d := range draws {
+			res, ok := resources[d]
+			if !ok {
+				continue
+			}
+			ids = append(ids, res.ID)
+			if !drawn[res.ID] {
+				drawn[res.ID] = true
+				s.Resources = append(s.Resources, compileResource(res, months))
+			}
+		}
+		return ids
+	}
 	aliases := map[string]bool{}
 	anyAlias := false
 	for _, k := range r.Keys() {
 		if !all && !slices.Contains(teams, k.Team) {
 			continue
 		}
-		p := compileKey(r, k)
+		p := compileKey(r, k, months)
 		if p == nil {
 			continue
 		}
-		for _, d := range r.DrawsOf(k.ID) {
-			res, ok := resources[d]
-			if !ok {
-				continue
-			}
-			p.Draws = append(p.Draws, res.ID)
-			if !drawn[res.ID] {
-				drawn[res.ID] = true
-				s.Resources = append(s.Resources, compileResource(res))
-			}
-		}
+		p.Draws = draw(r.DrawsOf(k.ID))
 		s.Keys = append(s.Keys, p)
 		anyAlias = anyAlias || len(k.Aliases) == 0
 		for _, a := range k.Aliases {
@@ -51,6 +57,9 @@ func compile(m *replica.Machine, identity string) *quotav1.Snapshot {
 		}
 	}
 	compileRoutes(s, r, func(alias string) bool { return anyAlias || aliases[alias] })
+	for _, d := range s.GetDeployments() {
+		d.Pools = draw(r.PoolsOf(d.GetId()))
+	}
 	for _, v := range r.Prices() {
 		s.Prices = append(s.Prices, compilePrices(v))
 	}
@@ -58,7 +67,7 @@ func compile(m *replica.Machine, identity string) *quotav1.Snapshot {
 }
 
 // compileKey is nil for a key that no secret has been made for: nobody can use it yet.
-func compileKey(r *registry.Registry, k registry.Key) *quotav1.Key {
+func compileKey(r *registry.Registry, k registry.Key, months months) *quotav1.Key {
 	sum, err := hex.DecodeString(k.SecretSHA256)
 	if err != nil || len(sum) == 0 {
 		return nil
@@ -67,7 +76,7 @@ func compileKey(r *registry.Registry, k registry.Key) *quotav1.Key {
 	return &quotav1.Key{
 		Id: k.ID, SecretSha256: sum, Team: k.Team, App: k.App, Aliases: k.Aliases, ExpiresMs: int64(k.Expires),
 		Revoked: k.Revoked, MaxDataClass: k.MaxDataClass, DefaultDataClass: k.DefaultDataClass,
-		Account: team.Account, RequestCapNano: int64(team.RequestCap), Priority: team.Priority,
+		Account: team.Account, RequestCapNano: int64(r.RequestCap(team, months[team.Timezone])), Priority: team.Priority,
 		PaysFailedAttempts: team.FailedAttempts == "team",
 		Outage: map[string]quotav1.Outage{
 			"share": quotav1.Outage_OUTAGE_SHARE, "open": quotav1.Outage_OUTAGE_OPEN, "closed": quotav1.Outage_OUTAGE_CLOSED,
@@ -75,13 +84,26 @@ func compileKey(r *registry.Registry, k registry.Key) *quotav1.Key {
 	}
 }
 
-func compileResource(res ledger.Resource) *quotav1.Resource {
+// months are the open months of time zones, yyyymm.
+type months map[string]uint32
+
+func monthsOf(l *ledger.Ledger) months {
+	out := months{}
+	for _, p := range l.Periods() {
+		out[p.Timezone] = p.Period
+	}
+	return out
+}
+
+// compileResource tells of money in dollars, whatever currency its limit is written in.
+func compileResource(res ledger.Resource, months months) *quotav1.Resource {
 	p := &quotav1.Resource{
 		Id: res.ID, Scope: res.Spec.Scope, Owner: res.Spec.Owner, Kind: quotav1.Kind(res.Spec.Kind),
-		Limit: res.Spec.Limit, Burst: res.Spec.Burst, Hard: res.Spec.Hard,
+		Limit: registry.LimitIn(res.Spec, months[res.Spec.Timezone]), Burst: res.Spec.Burst, Hard: res.Spec.Hard,
+		Each: quotav1.Each(res.Spec.Each),
 	}
 	if open, ok := res.Open(); ok {
-		p.Period, p.PeriodEndsMs = open.Period, open.EndsMS
+		p.Period, p.PeriodEndsMs, p.Limit = open.Period, open.EndsMS, open.Cap
 	}
 	return p
 }

@@ -16,7 +16,7 @@ func countersTo(in []*quotav1.Counter) []*raftlogv1.Counter {
 	for i, c := range in {
 		out[i] = &raftlogv1.Counter{
 			Resource: c.GetResource(), Period: c.GetPeriod(), Spent: c.GetSpent(), Returned: c.GetReturned(),
-			Held: c.GetHeld(), Demand: c.GetDemand(),
+			Held: c.GetHeld(), Demand: c.GetDemand(), Close: c.GetClose(), ProviderLeft: c.ProviderLeft, Granted: c.GetGranted(),
 		}
 	}
 	return out
@@ -25,13 +25,13 @@ func countersTo(in []*quotav1.Counter) []*raftlogv1.Counter {
 func renewTo(identity string, r *quotav1.Renew) *raftlogv1.Op {
 	out := &raftlogv1.Renew{
 		Identity: identity, Incarnation: r.GetIncarnation(), Seq: r.GetSeq(), Counters: countersTo(r.GetCounters()),
-		ShareVersion: r.GetShareVersion(), Leaving: r.GetLeaving(),
+		ShareVersion: r.GetShareVersion(), Leaving: r.GetLeaving(), Epoch: r.GetEpoch(),
 	}
 	for _, a := range r.GetAsks() {
 		ask := &raftlogv1.Ask{Id: a.GetId()}
 		for _, n := range a.GetNeeds() {
 			ask.Needs = append(ask.Needs, &raftlogv1.Need{
-				Resource: n.GetResource(), Period: n.GetPeriod(), Amount: n.GetAmount(),
+				Resource: n.GetResource(), Period: n.GetPeriod(), Amount: n.GetAmount(), Name: n.GetName(),
 			})
 		}
 		out.Asks = append(out.Asks, ask)
@@ -54,7 +54,7 @@ func replyFrom(r ledger.RenewReply) *quotav1.RenewReply {
 		out.Grants = append(out.Grants, &quotav1.Grant{
 			Resource: g.Resource, Period: g.Period, Granted: g.Granted, Forfeited: g.Forfeited, Gone: g.Gone,
 			Free: g.Free, Shortage: quotav1.Shortage(g.Shortage), RetryAfterMs: g.RetryAfterMS,
-			IdleMax: g.IdleMax,
+			IdleMax: g.IdleMax, Of: g.Of, Name: g.Name,
 		})
 	}
 	for _, a := range r.Asks {

@@ -29,7 +29,7 @@ func (s *Server) handle(ctx context.Context, c *session, m *quotav1.SessionReque
 	default:
 		err = fmt.Errorf("message %T is not understood", m)
 	}
-	if err != nil && ctx.Err() == nil {
+	if err != nil && (ctx.Err() == nil || ending(err) != nil) {
 		s.log.Warn("message of a sidecar was dropped", zap.String("identity", c.hello.GetIdentity()), zap.Error(err))
 	}
 }
@@ -41,7 +41,18 @@ func (s *Server) renew(ctx context.Context, c *session, r *quotav1.Renew) error 
 	}
 	var passed *quotav1.Renew
 	var foreign int
-	s.node.View(func(m *replica.Machine) { passed, foreign = permitOf(m, c.hello.GetIdentity()).renew(r) })
+	var epoch uint64
+	var wrong error
+	s.node.View(func(m *replica.Machine) {
+		epoch = m.Epoch()
+		if wrong = checkRenew(m, r); wrong == nil {
+			passed, foreign = s.permit(m, c.hello.GetIdentity()).renew(r)
+		}
+	})
+	if wrong != nil {
+		c.cancel(wrong)
+		return wrong
+	}
 	s.note(c, foreign)
 	res, err := s.node.Propose(ctx, renewTo(c.hello.GetIdentity(), passed))
 	if err != nil {
@@ -55,6 +66,7 @@ func (s *Server) renew(ctx context.Context, c *session, r *quotav1.Renew) error 
 		return fmt.Errorf("renew %d refused: reason %d", r.GetSeq(), reply.Refusal)
 	}
 	out := replyFrom(reply)
+	out.Epoch = epoch
 	complete(r, out)
 	c.send(&quotav1.SessionResponse{Message: &quotav1.SessionResponse_RenewReply{RenewReply: out}})
 	return nil
@@ -95,7 +107,7 @@ func (s *Server) fileFinal(ctx context.Context, c *session, f *quotav1.FileFinal
 func (s *Server) usageBatch(ctx context.Context, c *session, b *quotav1.UsageBatch) error {
 	var rows []*quotav1.UsageRow
 	var foreign int
-	s.node.View(func(m *replica.Machine) { rows, foreign = permitOf(m, c.hello.GetIdentity()).rows(b.GetRows()) })
+	s.node.View(func(m *replica.Machine) { rows, foreign = s.permit(m, c.hello.GetIdentity()).rows(b.GetRows()) })
 	s.note(c, foreign)
 	res, err := s.node.Propose(ctx, batchTo(b, rows))
 	if err != nil {
@@ -114,7 +126,7 @@ func (s *Server) usageQuery(ctx context.Context, c *session, q *quotav1.UsageQue
 	} else {
 		serves := false
 		s.node.View(func(m *replica.Machine) {
-			if serves = permitOf(m, c.hello.GetIdentity()).serves(q.GetTeam()); serves {
+			if serves = s.permit(m, c.hello.GetIdentity()).serves(q.GetTeam()); serves {
 				s.query(m, q, out)
 			}
 		})

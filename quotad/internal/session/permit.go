@@ -2,6 +2,7 @@ package session
 
 import (
 	"slices"
+	"strings"
 
 	quotav1 "github.com/sluice-gateway/sluice/proto/gen/quota/v1"
 	"github.com/sluice-gateway/sluice/quotad/internal/registry"
@@ -11,16 +12,21 @@ import (
 
 // Ledger and rollup know no teams: whoever names a resource may use it. What a sidecar may name is decided here, by
 // the teams its identity may serve, at the moment of each message.
+//
+// What it may not name is answered as gone, and the session goes on: an honest sidecar does it for a moment after a
+// team was taken from it or given a lower class, and sends the same message again until it is answered. What no
+// sidecar could ever name ends the session, see checkRenew.
 
 // permit is what one identity may name. It is good for as long as the machine stands still.
 type permit struct {
 	m     *replica.Machine
+	reach func() *reach
 	teams []string
 	all   bool
 }
 
-func permitOf(m *replica.Machine, identity string) permit {
-	p := permit{m: m}
+func (s *Server) permit(m *replica.Machine, identity string) permit {
+	p := permit{m: m, reach: func() *reach { return s.reachOf(m.Registry) }}
 	p.teams, p.all = m.Registry.TeamsOf(identity)
 	return p
 }
@@ -31,23 +37,29 @@ func (p permit) serves(team string) bool { return p.all || slices.Contains(p.tea
 // uses reports whether a request of one of its teams could draw on a resource. One that the ledger does not know is
 // the ledger's to refuse.
 func (p permit) uses(resource uint64) bool {
+	spec, _, name, ok := p.m.Ledger.Spec(resource)
+	return !ok || p.draws(spec, name)
+}
+
+// draws reports whether a request of one of its teams could draw on a resource under a name; the empty one is what all
+// names share once there are too many.
+func (p permit) draws(spec *ledger.Spec, name string) bool {
+	if spec.Scope == registry.ScopeDeployment {
+		return p.claims(spec.Owner, name)
+	}
 	if p.all {
 		return true
 	}
-	r, ok := p.m.Ledger.Resource(resource)
-	if !ok {
-		return true
-	}
-	switch r.Spec.Scope {
-	case registry.ScopeTeam:
-		return p.serves(r.Spec.Owner)
+	switch spec.Scope {
+	case registry.ScopeTeam, registry.ScopeRun, registry.ScopeEndUser:
+		return p.serves(spec.Owner)
 	case registry.ScopeKey:
-		k, ok := p.m.Registry.Key(r.Spec.Owner)
+		k, ok := p.m.Registry.Key(spec.Owner)
 		return ok && p.serves(k.Team)
 	case registry.ScopeBusinessUnit:
 		return slices.ContainsFunc(p.teams, func(team string) bool {
 			t, ok := p.m.Registry.Team(team)
-			return ok && t.BusinessUnit == r.Spec.Owner
+			return ok && t.BusinessUnit == spec.Owner
 		})
 	case registry.ScopeOrg:
 		return len(p.teams) > 0
@@ -55,14 +67,36 @@ func (p permit) uses(resource uint64) bool {
 	return false
 }
 
+// claims reports whether it may claim of a deployment's pools under a name: in no class above the team's own, and only
+// where a key of the team could be sent.
+func (p permit) claims(deployment, name string) bool {
+	if name == "" {
+		return p.reaches(deployment)
+	}
+	class, team, _ := strings.Cut(name, "/")
+	t, ok := p.m.Registry.Team(team)
+	return ok && p.serves(team) && rank(class) >= rank(t.Priority) && p.reach().of[team][deployment]
+}
+
+// rank orders the classes, the highest first; what is none of them comes before all.
+func rank(class string) int { return slices.Index(registry.Classes(), class) }
+
+// reaches reports whether a request of one of its teams could be sent to a deployment.
+func (p permit) reaches(deployment string) bool {
+	for team, deployments := range p.reach().of {
+		if deployments[deployment] && p.serves(team) {
+			return true
+		}
+	}
+	return false
+}
+
 // renew returns what of a renew the ledger may see, and how much it may not. A counter that the process has already
 // was granted while it might: what runs on it may settle, and it gets nothing more.
 func (p permit) renew(r *quotav1.Renew) (passed *quotav1.Renew, foreign int) {
-	if p.all {
-		return r, 0
-	}
 	passed = &quotav1.Renew{
 		Incarnation: r.GetIncarnation(), Seq: r.GetSeq(), ShareVersion: r.GetShareVersion(), Leaving: r.GetLeaving(),
+		Epoch: r.GetEpoch(),
 	}
 	for _, c := range r.GetCounters() {
 		switch {
@@ -71,6 +105,7 @@ func (p permit) renew(r *quotav1.Renew) (passed *quotav1.Renew, foreign int) {
 		case p.has(r.GetIncarnation(), c):
 			passed.Counters = append(passed.Counters, &quotav1.Counter{
 				Resource: c.GetResource(), Period: c.GetPeriod(), Spent: c.GetSpent(), Returned: c.GetReturned(), Held: c.GetHeld(),
+				Close: c.GetClose(), Granted: c.GetGranted(),
 			})
 		default:
 			foreign++
@@ -86,7 +121,10 @@ func (p permit) renew(r *quotav1.Renew) (passed *quotav1.Renew, foreign int) {
 	return passed, foreign
 }
 
-func (p permit) forbids(n *quotav1.Need) bool { return !p.uses(n.GetResource()) }
+func (p permit) forbids(n *quotav1.Need) bool {
+	spec, _, _, ok := p.m.Ledger.Spec(n.GetResource())
+	return ok && !p.draws(spec, n.GetName())
+}
 
 func (p permit) has(incarnation uint64, c *quotav1.Counter) bool {
 	_, ok := p.m.Ledger.CounterState(ledger.CounterKey{

@@ -58,6 +58,7 @@ type Server struct {
 	log    *zap.Logger
 
 	foreign atomic.Int64
+	reach   atomic.Pointer[reach]
 
 	mu       sync.Mutex
 	sessions map[*session]struct{}
@@ -152,7 +153,11 @@ func (s *Server) read(ctx context.Context, c *session, received <-chan *quotav1.
 	for {
 		select {
 		case <-ctx.Done():
-			switch cause := context.Cause(ctx); {
+			cause := context.Cause(ctx)
+			if err := ending(cause); err != nil {
+				return err
+			}
+			switch {
 			case errors.Is(cause, errRemoved):
 				return s.notLeader()
 			case errors.Is(cause, errSlow):

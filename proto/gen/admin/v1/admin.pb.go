@@ -1519,18 +1519,19 @@ func (x *ShowBudgetsRequest) GetTeam() string {
 	return ""
 }
 
-// Budget is one budget in one period. settled + outstanding + suspense + free = cap + credits, always.
+// Budget is one budget in one period, or of one run. settled + outstanding + suspense + free = cap + credits, always.
+// Nano-dollars are what it is counted in, whatever it is written in.
 type Budget struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Resource id.
 	Resource uint64 `protobuf:"varint,1,opt,name=resource,proto3" json:"resource,omitempty"`
-	// team, business_unit, org or key.
+	// team, business_unit, org, key or run.
 	Scope string `protobuf:"bytes,2,opt,name=scope,proto3" json:"scope,omitempty"`
-	// Name of the owner.
+	// Name of the owner; of a run, its team.
 	Owner string `protobuf:"bytes,3,opt,name=owner,proto3" json:"owner,omitempty"`
-	// yyyymm.
+	// yyyymm; 0 for a run.
 	Period uint32 `protobuf:"varint,4,opt,name=period,proto3" json:"period,omitempty"`
-	// When it ends, Unix milliseconds.
+	// When it ends, Unix milliseconds; 0 for a run.
 	EndsMs int64 `protobuf:"varint,5,opt,name=ends_ms,json=endsMs,proto3" json:"ends_ms,omitempty"`
 	// Cap, nano-dollars.
 	CapNano int64 `protobuf:"varint,6,opt,name=cap_nano,json=capNano,proto3" json:"cap_nano,omitempty"`
@@ -1547,7 +1548,15 @@ type Budget struct {
 	// Free, nano-dollars.
 	FreeNano int64 `protobuf:"varint,12,opt,name=free_nano,json=freeNano,proto3" json:"free_nano,omitempty"`
 	// Refuses when spent.
-	Hard          bool `protobuf:"varint,13,opt,name=hard,proto3" json:"hard,omitempty"`
+	Hard bool `protobuf:"varint,13,opt,name=hard,proto3" json:"hard,omitempty"`
+	// Currency the configuration states its limit in, three letters; USD too.
+	Currency string `protobuf:"bytes,14,opt,name=currency,proto3" json:"currency,omitempty"`
+	// Limit as the configuration states it now, in billionths of the currency. The cap follows it at the period's rate.
+	LimitNano int64 `protobuf:"varint,15,opt,name=limit_nano,json=limitNano,proto3" json:"limit_nano,omitempty"`
+	// Rate of the period, in billionths of the currency per USD; kept since the period opened. 0 for USD.
+	PerUsdNano int64 `protobuf:"varint,16,opt,name=per_usd_nano,json=perUsdNano,proto3" json:"per_usd_nano,omitempty"`
+	// Id of the run; empty for anything else.
+	Run           string `protobuf:"bytes,17,opt,name=run,proto3" json:"run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1673,11 +1682,41 @@ func (x *Budget) GetHard() bool {
 	return false
 }
 
+func (x *Budget) GetCurrency() string {
+	if x != nil {
+		return x.Currency
+	}
+	return ""
+}
+
+func (x *Budget) GetLimitNano() int64 {
+	if x != nil {
+		return x.LimitNano
+	}
+	return 0
+}
+
+func (x *Budget) GetPerUsdNano() int64 {
+	if x != nil {
+		return x.PerUsdNano
+	}
+	return 0
+}
+
+func (x *Budget) GetRun() string {
+	if x != nil {
+		return x.Run
+	}
+	return ""
+}
+
 // ShowBudgetsResponse lists budgets by scope and owner.
 type ShowBudgetsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The budgets.
-	Budgets       []*Budget `protobuf:"bytes,1,rep,name=budgets,proto3" json:"budgets,omitempty"`
+	Budgets []*Budget `protobuf:"bytes,1,rep,name=budgets,proto3" json:"budgets,omitempty"`
+	// Teams that have a budget for each run or limits for each end user, by team.
+	Names         []*TeamNames `protobuf:"bytes,2,rep,name=names,proto3" json:"names,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1719,6 +1758,624 @@ func (x *ShowBudgetsResponse) GetBudgets() []*Budget {
 	return nil
 }
 
+func (x *ShowBudgetsResponse) GetNames() []*TeamNames {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
+// TeamNames counts what quotad keeps for a team beside its budgets.
+type TeamNames struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Team.
+	Team string `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
+	// Runs it remembers: those used within the run budget's lifetime.
+	Runs int64 `protobuf:"varint,2,opt,name=runs,proto3" json:"runs,omitempty"`
+	// End users whose buckets are not full, or were used a short while ago.
+	EndUsers      int64 `protobuf:"varint,3,opt,name=end_users,json=endUsers,proto3" json:"end_users,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TeamNames) Reset() {
+	*x = TeamNames{}
+	mi := &file_admin_v1_admin_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TeamNames) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TeamNames) ProtoMessage() {}
+
+func (x *TeamNames) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_v1_admin_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TeamNames.ProtoReflect.Descriptor instead.
+func (*TeamNames) Descriptor() ([]byte, []int) {
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *TeamNames) GetTeam() string {
+	if x != nil {
+		return x.Team
+	}
+	return ""
+}
+
+func (x *TeamNames) GetRuns() int64 {
+	if x != nil {
+		return x.Runs
+	}
+	return 0
+}
+
+func (x *TeamNames) GetEndUsers() int64 {
+	if x != nil {
+		return x.EndUsers
+	}
+	return 0
+}
+
+// ListRunsRequest names the team.
+type ListRunsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Team.
+	Team string `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
+	// At most this many, 50 when 0, at most 1,000.
+	Limit         int32 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListRunsRequest) Reset() {
+	*x = ListRunsRequest{}
+	mi := &file_admin_v1_admin_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListRunsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListRunsRequest) ProtoMessage() {}
+
+func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_v1_admin_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListRunsRequest.ProtoReflect.Descriptor instead.
+func (*ListRunsRequest) Descriptor() ([]byte, []int) {
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *ListRunsRequest) GetTeam() string {
+	if x != nil {
+		return x.Team
+	}
+	return ""
+}
+
+func (x *ListRunsRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+// Run is one run of a team. Of what the run budget does not cap, all numbers are 0.
+type Run struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id, as callers send it in x-gw-run-id. Empty for the one that all further runs share once there are too many.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Settled, nano-dollars.
+	SettledNano int64 `protobuf:"varint,2,opt,name=settled_nano,json=settledNano,proto3" json:"settled_nano,omitempty"`
+	// Out on lease at sidecars, nano-dollars.
+	OutstandingNano int64 `protobuf:"varint,3,opt,name=outstanding_nano,json=outstandingNano,proto3" json:"outstanding_nano,omitempty"`
+	// Part of outstanding that is held by running requests, nano-dollars.
+	HeldNano int64 `protobuf:"varint,4,opt,name=held_nano,json=heldNano,proto3" json:"held_nano,omitempty"`
+	// Outstanding at silent sidecars, nano-dollars.
+	SuspenseNano int64 `protobuf:"varint,5,opt,name=suspense_nano,json=suspenseNano,proto3" json:"suspense_nano,omitempty"`
+	// Free, nano-dollars; 0 or less: the run is refused until it is credited or the cap is raised.
+	FreeNano int64 `protobuf:"varint,6,opt,name=free_nano,json=freeNano,proto3" json:"free_nano,omitempty"`
+	// Cap, nano-dollars.
+	CapNano int64 `protobuf:"varint,7,opt,name=cap_nano,json=capNano,proto3" json:"cap_nano,omitempty"`
+	// Credits, nano-dollars.
+	CreditsNano int64 `protobuf:"varint,8,opt,name=credits_nano,json=creditsNano,proto3" json:"credits_nano,omitempty"`
+	// Requests made, those running included.
+	Calls int64 `protobuf:"varint,9,opt,name=calls,proto3" json:"calls,omitempty"`
+	// Requests it may make in all; 0 for no cap.
+	MaxCalls int64 `protobuf:"varint,10,opt,name=max_calls,json=maxCalls,proto3" json:"max_calls,omitempty"`
+	// Milliseconds since its last use.
+	IdleMs        int64 `protobuf:"varint,11,opt,name=idle_ms,json=idleMs,proto3" json:"idle_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Run) Reset() {
+	*x = Run{}
+	mi := &file_admin_v1_admin_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Run) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Run) ProtoMessage() {}
+
+func (x *Run) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_v1_admin_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Run.ProtoReflect.Descriptor instead.
+func (*Run) Descriptor() ([]byte, []int) {
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *Run) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Run) GetSettledNano() int64 {
+	if x != nil {
+		return x.SettledNano
+	}
+	return 0
+}
+
+func (x *Run) GetOutstandingNano() int64 {
+	if x != nil {
+		return x.OutstandingNano
+	}
+	return 0
+}
+
+func (x *Run) GetHeldNano() int64 {
+	if x != nil {
+		return x.HeldNano
+	}
+	return 0
+}
+
+func (x *Run) GetSuspenseNano() int64 {
+	if x != nil {
+		return x.SuspenseNano
+	}
+	return 0
+}
+
+func (x *Run) GetFreeNano() int64 {
+	if x != nil {
+		return x.FreeNano
+	}
+	return 0
+}
+
+func (x *Run) GetCapNano() int64 {
+	if x != nil {
+		return x.CapNano
+	}
+	return 0
+}
+
+func (x *Run) GetCreditsNano() int64 {
+	if x != nil {
+		return x.CreditsNano
+	}
+	return 0
+}
+
+func (x *Run) GetCalls() int64 {
+	if x != nil {
+		return x.Calls
+	}
+	return 0
+}
+
+func (x *Run) GetMaxCalls() int64 {
+	if x != nil {
+		return x.MaxCalls
+	}
+	return 0
+}
+
+func (x *Run) GetIdleMs() int64 {
+	if x != nil {
+		return x.IdleMs
+	}
+	return 0
+}
+
+// ListRunsResponse lists runs, those that spent most first, then those that made most calls.
+type ListRunsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The runs.
+	Runs []*Run `protobuf:"bytes,1,rep,name=runs,proto3" json:"runs,omitempty"`
+	// How many there are in all.
+	Total         int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListRunsResponse) Reset() {
+	*x = ListRunsResponse{}
+	mi := &file_admin_v1_admin_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListRunsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListRunsResponse) ProtoMessage() {}
+
+func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_v1_admin_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListRunsResponse.ProtoReflect.Descriptor instead.
+func (*ListRunsResponse) Descriptor() ([]byte, []int) {
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *ListRunsResponse) GetRuns() []*Run {
+	if x != nil {
+		return x.Runs
+	}
+	return nil
+}
+
+func (x *ListRunsResponse) GetTotal() int64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+// ShowPoolsRequest selects pools.
+type ShowPoolsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Deployment; empty for all.
+	Deployment    string `protobuf:"bytes,1,opt,name=deployment,proto3" json:"deployment,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShowPoolsRequest) Reset() {
+	*x = ShowPoolsRequest{}
+	mi := &file_admin_v1_admin_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShowPoolsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShowPoolsRequest) ProtoMessage() {}
+
+func (x *ShowPoolsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_v1_admin_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShowPoolsRequest.ProtoReflect.Descriptor instead.
+func (*ShowPoolsRequest) Descriptor() ([]byte, []int) {
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *ShowPoolsRequest) GetDeployment() string {
+	if x != nil {
+		return x.Deployment
+	}
+	return ""
+}
+
+// Pool is one limit that a provider rents to a deployment, of which 90% are given out. Its unit is that of its kind.
+type Pool struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Resource id.
+	Resource uint64 `protobuf:"varint,1,opt,name=resource,proto3" json:"resource,omitempty"`
+	// Deployment.
+	Deployment string `protobuf:"bytes,2,opt,name=deployment,proto3" json:"deployment,omitempty"`
+	// requests, input_tokens, output_tokens or total_tokens.
+	Kind string `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Units a minute that are given out.
+	Limit int64 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	// Units left now; below 0 when more was used than was left.
+	Level int64 `protobuf:"varint,5,opt,name=level,proto3" json:"level,omitempty"`
+	// Units out on lease at sidecars.
+	Outstanding int64 `protobuf:"varint,6,opt,name=outstanding,proto3" json:"outstanding,omitempty"`
+	// Part of outstanding that is held by running requests.
+	Held int64 `protobuf:"varint,7,opt,name=held,proto3" json:"held,omitempty"`
+	// Sidecars using it that are not silent.
+	Sidecars int64 `protobuf:"varint,8,opt,name=sidecars,proto3" json:"sidecars,omitempty"`
+	// Units a minute that silent sidecars may still be using: they are taken out of the refill.
+	LapsedShares int64 `protobuf:"varint,9,opt,name=lapsed_shares,json=lapsedShares,proto3" json:"lapsed_shares,omitempty"`
+	// Who draws on it: by class, the highest first, then by team.
+	Claimants     []*Claimant `protobuf:"bytes,10,rep,name=claimants,proto3" json:"claimants,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Pool) Reset() {
+	*x = Pool{}
+	mi := &file_admin_v1_admin_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Pool) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Pool) ProtoMessage() {}
+
+func (x *Pool) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_v1_admin_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Pool.ProtoReflect.Descriptor instead.
+func (*Pool) Descriptor() ([]byte, []int) {
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *Pool) GetResource() uint64 {
+	if x != nil {
+		return x.Resource
+	}
+	return 0
+}
+
+func (x *Pool) GetDeployment() string {
+	if x != nil {
+		return x.Deployment
+	}
+	return ""
+}
+
+func (x *Pool) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Pool) GetLimit() int64 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *Pool) GetLevel() int64 {
+	if x != nil {
+		return x.Level
+	}
+	return 0
+}
+
+func (x *Pool) GetOutstanding() int64 {
+	if x != nil {
+		return x.Outstanding
+	}
+	return 0
+}
+
+func (x *Pool) GetHeld() int64 {
+	if x != nil {
+		return x.Held
+	}
+	return 0
+}
+
+func (x *Pool) GetSidecars() int64 {
+	if x != nil {
+		return x.Sidecars
+	}
+	return 0
+}
+
+func (x *Pool) GetLapsedShares() int64 {
+	if x != nil {
+		return x.LapsedShares
+	}
+	return 0
+}
+
+func (x *Pool) GetClaimants() []*Claimant {
+	if x != nil {
+		return x.Claimants
+	}
+	return nil
+}
+
+// Claimant is a team's requests of one priority class, as they draw on a pool.
+type Claimant struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// interactive, standard or batch; empty with the team for what all further claimants share once there are too many.
+	Class string `protobuf:"bytes,1,opt,name=class,proto3" json:"class,omitempty"`
+	// Team.
+	Team string `protobuf:"bytes,2,opt,name=team,proto3" json:"team,omitempty"`
+	// Units of the level set aside for it; below 0: what it drew ahead of its part. 0 while there is enough for all.
+	SetAside int64 `protobuf:"varint,3,opt,name=set_aside,json=setAside,proto3" json:"set_aside,omitempty"`
+	// Units out on lease at sidecars for it.
+	Outstanding int64 `protobuf:"varint,4,opt,name=outstanding,proto3" json:"outstanding,omitempty"`
+	// Part of outstanding that is held by running requests.
+	Held          int64 `protobuf:"varint,5,opt,name=held,proto3" json:"held,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Claimant) Reset() {
+	*x = Claimant{}
+	mi := &file_admin_v1_admin_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Claimant) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Claimant) ProtoMessage() {}
+
+func (x *Claimant) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_v1_admin_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Claimant.ProtoReflect.Descriptor instead.
+func (*Claimant) Descriptor() ([]byte, []int) {
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *Claimant) GetClass() string {
+	if x != nil {
+		return x.Class
+	}
+	return ""
+}
+
+func (x *Claimant) GetTeam() string {
+	if x != nil {
+		return x.Team
+	}
+	return ""
+}
+
+func (x *Claimant) GetSetAside() int64 {
+	if x != nil {
+		return x.SetAside
+	}
+	return 0
+}
+
+func (x *Claimant) GetOutstanding() int64 {
+	if x != nil {
+		return x.Outstanding
+	}
+	return 0
+}
+
+func (x *Claimant) GetHeld() int64 {
+	if x != nil {
+		return x.Held
+	}
+	return 0
+}
+
+// ShowPoolsResponse lists pools by deployment and kind.
+type ShowPoolsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The pools.
+	Pools         []*Pool `protobuf:"bytes,1,rep,name=pools,proto3" json:"pools,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShowPoolsResponse) Reset() {
+	*x = ShowPoolsResponse{}
+	mi := &file_admin_v1_admin_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShowPoolsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShowPoolsResponse) ProtoMessage() {}
+
+func (x *ShowPoolsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_v1_admin_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShowPoolsResponse.ProtoReflect.Descriptor instead.
+func (*ShowPoolsResponse) Descriptor() ([]byte, []int) {
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *ShowPoolsResponse) GetPools() []*Pool {
+	if x != nil {
+		return x.Pools
+	}
+	return nil
+}
+
 // CreditBudgetRequest is an audited gift.
 type CreditBudgetRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1731,14 +2388,16 @@ type CreditBudgetRequest struct {
 	// Who.
 	Actor string `protobuf:"bytes,4,opt,name=actor,proto3" json:"actor,omitempty"`
 	// Makes a re-sent request count once; made by the server when empty.
-	Id            string `protobuf:"bytes,5,opt,name=id,proto3" json:"id,omitempty"`
+	Id string `protobuf:"bytes,5,opt,name=id,proto3" json:"id,omitempty"`
+	// Run to credit; empty for the team's budget.
+	Run           string `protobuf:"bytes,6,opt,name=run,proto3" json:"run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CreditBudgetRequest) Reset() {
 	*x = CreditBudgetRequest{}
-	mi := &file_admin_v1_admin_proto_msgTypes[26]
+	mi := &file_admin_v1_admin_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1750,7 +2409,7 @@ func (x *CreditBudgetRequest) String() string {
 func (*CreditBudgetRequest) ProtoMessage() {}
 
 func (x *CreditBudgetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_v1_admin_proto_msgTypes[26]
+	mi := &file_admin_v1_admin_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1763,7 +2422,7 @@ func (x *CreditBudgetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreditBudgetRequest.ProtoReflect.Descriptor instead.
 func (*CreditBudgetRequest) Descriptor() ([]byte, []int) {
-	return file_admin_v1_admin_proto_rawDescGZIP(), []int{26}
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *CreditBudgetRequest) GetTeam() string {
@@ -1801,6 +2460,13 @@ func (x *CreditBudgetRequest) GetId() string {
 	return ""
 }
 
+func (x *CreditBudgetRequest) GetRun() string {
+	if x != nil {
+		return x.Run
+	}
+	return ""
+}
+
 // CreditBudgetResponse shows the budget after.
 type CreditBudgetResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1812,7 +2478,7 @@ type CreditBudgetResponse struct {
 
 func (x *CreditBudgetResponse) Reset() {
 	*x = CreditBudgetResponse{}
-	mi := &file_admin_v1_admin_proto_msgTypes[27]
+	mi := &file_admin_v1_admin_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1824,7 +2490,7 @@ func (x *CreditBudgetResponse) String() string {
 func (*CreditBudgetResponse) ProtoMessage() {}
 
 func (x *CreditBudgetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_v1_admin_proto_msgTypes[27]
+	mi := &file_admin_v1_admin_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1837,7 +2503,7 @@ func (x *CreditBudgetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreditBudgetResponse.ProtoReflect.Descriptor instead.
 func (*CreditBudgetResponse) Descriptor() ([]byte, []int) {
-	return file_admin_v1_admin_proto_rawDescGZIP(), []int{27}
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *CreditBudgetResponse) GetBudget() *Budget {
@@ -1862,7 +2528,7 @@ type PutBudgetRequest struct {
 
 func (x *PutBudgetRequest) Reset() {
 	*x = PutBudgetRequest{}
-	mi := &file_admin_v1_admin_proto_msgTypes[28]
+	mi := &file_admin_v1_admin_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1874,7 +2540,7 @@ func (x *PutBudgetRequest) String() string {
 func (*PutBudgetRequest) ProtoMessage() {}
 
 func (x *PutBudgetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_v1_admin_proto_msgTypes[28]
+	mi := &file_admin_v1_admin_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1887,7 +2553,7 @@ func (x *PutBudgetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutBudgetRequest.ProtoReflect.Descriptor instead.
 func (*PutBudgetRequest) Descriptor() ([]byte, []int) {
-	return file_admin_v1_admin_proto_rawDescGZIP(), []int{28}
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *PutBudgetRequest) GetTeam() string {
@@ -1922,7 +2588,7 @@ type PutBudgetResponse struct {
 
 func (x *PutBudgetResponse) Reset() {
 	*x = PutBudgetResponse{}
-	mi := &file_admin_v1_admin_proto_msgTypes[29]
+	mi := &file_admin_v1_admin_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1934,7 +2600,7 @@ func (x *PutBudgetResponse) String() string {
 func (*PutBudgetResponse) ProtoMessage() {}
 
 func (x *PutBudgetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_v1_admin_proto_msgTypes[29]
+	mi := &file_admin_v1_admin_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1947,7 +2613,7 @@ func (x *PutBudgetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutBudgetResponse.ProtoReflect.Descriptor instead.
 func (*PutBudgetResponse) Descriptor() ([]byte, []int) {
-	return file_admin_v1_admin_proto_rawDescGZIP(), []int{29}
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *PutBudgetResponse) GetVersion() uint64 {
@@ -1972,7 +2638,7 @@ type PutAliasRequest struct {
 
 func (x *PutAliasRequest) Reset() {
 	*x = PutAliasRequest{}
-	mi := &file_admin_v1_admin_proto_msgTypes[30]
+	mi := &file_admin_v1_admin_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1984,7 +2650,7 @@ func (x *PutAliasRequest) String() string {
 func (*PutAliasRequest) ProtoMessage() {}
 
 func (x *PutAliasRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_v1_admin_proto_msgTypes[30]
+	mi := &file_admin_v1_admin_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1997,7 +2663,7 @@ func (x *PutAliasRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutAliasRequest.ProtoReflect.Descriptor instead.
 func (*PutAliasRequest) Descriptor() ([]byte, []int) {
-	return file_admin_v1_admin_proto_rawDescGZIP(), []int{30}
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *PutAliasRequest) GetAlias() string {
@@ -2032,7 +2698,7 @@ type PutAliasResponse struct {
 
 func (x *PutAliasResponse) Reset() {
 	*x = PutAliasResponse{}
-	mi := &file_admin_v1_admin_proto_msgTypes[31]
+	mi := &file_admin_v1_admin_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2044,7 +2710,7 @@ func (x *PutAliasResponse) String() string {
 func (*PutAliasResponse) ProtoMessage() {}
 
 func (x *PutAliasResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_v1_admin_proto_msgTypes[31]
+	mi := &file_admin_v1_admin_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2057,7 +2723,7 @@ func (x *PutAliasResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutAliasResponse.ProtoReflect.Descriptor instead.
 func (*PutAliasResponse) Descriptor() ([]byte, []int) {
-	return file_admin_v1_admin_proto_rawDescGZIP(), []int{31}
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *PutAliasResponse) GetVersion() uint64 {
@@ -2082,7 +2748,7 @@ type PutPriceRequest struct {
 
 func (x *PutPriceRequest) Reset() {
 	*x = PutPriceRequest{}
-	mi := &file_admin_v1_admin_proto_msgTypes[32]
+	mi := &file_admin_v1_admin_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2094,7 +2760,7 @@ func (x *PutPriceRequest) String() string {
 func (*PutPriceRequest) ProtoMessage() {}
 
 func (x *PutPriceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_v1_admin_proto_msgTypes[32]
+	mi := &file_admin_v1_admin_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2107,7 +2773,7 @@ func (x *PutPriceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutPriceRequest.ProtoReflect.Descriptor instead.
 func (*PutPriceRequest) Descriptor() ([]byte, []int) {
-	return file_admin_v1_admin_proto_rawDescGZIP(), []int{32}
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *PutPriceRequest) GetVersion() string {
@@ -2142,7 +2808,7 @@ type PutPriceResponse struct {
 
 func (x *PutPriceResponse) Reset() {
 	*x = PutPriceResponse{}
-	mi := &file_admin_v1_admin_proto_msgTypes[33]
+	mi := &file_admin_v1_admin_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2154,7 +2820,7 @@ func (x *PutPriceResponse) String() string {
 func (*PutPriceResponse) ProtoMessage() {}
 
 func (x *PutPriceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_v1_admin_proto_msgTypes[33]
+	mi := &file_admin_v1_admin_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2167,7 +2833,7 @@ func (x *PutPriceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutPriceResponse.ProtoReflect.Descriptor instead.
 func (*PutPriceResponse) Descriptor() ([]byte, []int) {
-	return file_admin_v1_admin_proto_rawDescGZIP(), []int{33}
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *PutPriceResponse) GetVersion() uint64 {
@@ -2195,7 +2861,7 @@ type QueryUsageRequest struct {
 
 func (x *QueryUsageRequest) Reset() {
 	*x = QueryUsageRequest{}
-	mi := &file_admin_v1_admin_proto_msgTypes[34]
+	mi := &file_admin_v1_admin_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2207,7 +2873,7 @@ func (x *QueryUsageRequest) String() string {
 func (*QueryUsageRequest) ProtoMessage() {}
 
 func (x *QueryUsageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_v1_admin_proto_msgTypes[34]
+	mi := &file_admin_v1_admin_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2220,7 +2886,7 @@ func (x *QueryUsageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueryUsageRequest.ProtoReflect.Descriptor instead.
 func (*QueryUsageRequest) Descriptor() ([]byte, []int) {
-	return file_admin_v1_admin_proto_rawDescGZIP(), []int{34}
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *QueryUsageRequest) GetTeam() string {
@@ -2274,7 +2940,7 @@ type UsageSum struct {
 
 func (x *UsageSum) Reset() {
 	*x = UsageSum{}
-	mi := &file_admin_v1_admin_proto_msgTypes[35]
+	mi := &file_admin_v1_admin_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2286,7 +2952,7 @@ func (x *UsageSum) String() string {
 func (*UsageSum) ProtoMessage() {}
 
 func (x *UsageSum) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_v1_admin_proto_msgTypes[35]
+	mi := &file_admin_v1_admin_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2299,7 +2965,7 @@ func (x *UsageSum) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageSum.ProtoReflect.Descriptor instead.
 func (*UsageSum) Descriptor() ([]byte, []int) {
-	return file_admin_v1_admin_proto_rawDescGZIP(), []int{35}
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *UsageSum) GetGroup() map[string]string {
@@ -2362,7 +3028,7 @@ type QueryUsageResponse struct {
 
 func (x *QueryUsageResponse) Reset() {
 	*x = QueryUsageResponse{}
-	mi := &file_admin_v1_admin_proto_msgTypes[36]
+	mi := &file_admin_v1_admin_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2374,7 +3040,7 @@ func (x *QueryUsageResponse) String() string {
 func (*QueryUsageResponse) ProtoMessage() {}
 
 func (x *QueryUsageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_v1_admin_proto_msgTypes[36]
+	mi := &file_admin_v1_admin_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2387,7 +3053,7 @@ func (x *QueryUsageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueryUsageResponse.ProtoReflect.Descriptor instead.
 func (*QueryUsageResponse) Descriptor() ([]byte, []int) {
-	return file_admin_v1_admin_proto_rawDescGZIP(), []int{36}
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *QueryUsageResponse) GetRows() []*UsageSum {
@@ -2406,7 +3072,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_admin_v1_admin_proto_msgTypes[37]
+	mi := &file_admin_v1_admin_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2418,7 +3084,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_v1_admin_proto_msgTypes[37]
+	mi := &file_admin_v1_admin_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2431,7 +3097,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_admin_v1_admin_proto_rawDescGZIP(), []int{37}
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{45}
 }
 
 // Member is a quotad node.
@@ -2455,7 +3121,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_admin_v1_admin_proto_msgTypes[38]
+	mi := &file_admin_v1_admin_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2467,7 +3133,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_v1_admin_proto_msgTypes[38]
+	mi := &file_admin_v1_admin_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2480,7 +3146,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_admin_v1_admin_proto_rawDescGZIP(), []int{38}
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Member) GetId() string {
@@ -2546,7 +3212,7 @@ type SidecarStatus struct {
 
 func (x *SidecarStatus) Reset() {
 	*x = SidecarStatus{}
-	mi := &file_admin_v1_admin_proto_msgTypes[39]
+	mi := &file_admin_v1_admin_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2558,7 +3224,7 @@ func (x *SidecarStatus) String() string {
 func (*SidecarStatus) ProtoMessage() {}
 
 func (x *SidecarStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_v1_admin_proto_msgTypes[39]
+	mi := &file_admin_v1_admin_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2571,7 +3237,7 @@ func (x *SidecarStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SidecarStatus.ProtoReflect.Descriptor instead.
 func (*SidecarStatus) Descriptor() ([]byte, []int) {
-	return file_admin_v1_admin_proto_rawDescGZIP(), []int{39}
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *SidecarStatus) GetIdentity() string {
@@ -2647,7 +3313,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_admin_v1_admin_proto_msgTypes[40]
+	mi := &file_admin_v1_admin_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2659,7 +3325,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_v1_admin_proto_msgTypes[40]
+	mi := &file_admin_v1_admin_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2672,7 +3338,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_admin_v1_admin_proto_rawDescGZIP(), []int{40}
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *StatusResponse) GetClusterId() string {
@@ -2848,7 +3514,7 @@ const file_admin_v1_admin_proto_rawDesc = "" +
 	"\x17ListCredentialsResponse\x12:\n" +
 	"\vcredentials\x18\x01 \x03(\v2\x18.admin.v1.CredentialInfoR\vcredentials\"(\n" +
 	"\x12ShowBudgetsRequest\x12\x12\n" +
-	"\x04team\x18\x01 \x01(\tR\x04team\"\x80\x03\n" +
+	"\x04team\x18\x01 \x01(\tR\x04team\"\xef\x03\n" +
 	"\x06Budget\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\x04R\bresource\x12\x14\n" +
 	"\x05scope\x18\x02 \x01(\tR\x05scope\x12\x14\n" +
@@ -2863,16 +3529,73 @@ const file_admin_v1_admin_proto_rawDesc = "" +
 	" \x01(\x03R\bheldNano\x12#\n" +
 	"\rsuspense_nano\x18\v \x01(\x03R\fsuspenseNano\x12\x1b\n" +
 	"\tfree_nano\x18\f \x01(\x03R\bfreeNano\x12\x12\n" +
-	"\x04hard\x18\r \x01(\bR\x04hard\"A\n" +
+	"\x04hard\x18\r \x01(\bR\x04hard\x12\x1a\n" +
+	"\bcurrency\x18\x0e \x01(\tR\bcurrency\x12\x1d\n" +
+	"\n" +
+	"limit_nano\x18\x0f \x01(\x03R\tlimitNano\x12 \n" +
+	"\fper_usd_nano\x18\x10 \x01(\x03R\n" +
+	"perUsdNano\x12\x10\n" +
+	"\x03run\x18\x11 \x01(\tR\x03run\"l\n" +
 	"\x13ShowBudgetsResponse\x12*\n" +
-	"\abudgets\x18\x01 \x03(\v2\x10.admin.v1.BudgetR\abudgets\"\x88\x01\n" +
+	"\abudgets\x18\x01 \x03(\v2\x10.admin.v1.BudgetR\abudgets\x12)\n" +
+	"\x05names\x18\x02 \x03(\v2\x13.admin.v1.TeamNamesR\x05names\"P\n" +
+	"\tTeamNames\x12\x12\n" +
+	"\x04team\x18\x01 \x01(\tR\x04team\x12\x12\n" +
+	"\x04runs\x18\x02 \x01(\x03R\x04runs\x12\x1b\n" +
+	"\tend_users\x18\x03 \x01(\x03R\bendUsers\";\n" +
+	"\x0fListRunsRequest\x12\x12\n" +
+	"\x04team\x18\x01 \x01(\tR\x04team\x12\x14\n" +
+	"\x05limit\x18\x02 \x01(\x05R\x05limit\"\xcc\x02\n" +
+	"\x03Run\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12!\n" +
+	"\fsettled_nano\x18\x02 \x01(\x03R\vsettledNano\x12)\n" +
+	"\x10outstanding_nano\x18\x03 \x01(\x03R\x0foutstandingNano\x12\x1b\n" +
+	"\theld_nano\x18\x04 \x01(\x03R\bheldNano\x12#\n" +
+	"\rsuspense_nano\x18\x05 \x01(\x03R\fsuspenseNano\x12\x1b\n" +
+	"\tfree_nano\x18\x06 \x01(\x03R\bfreeNano\x12\x19\n" +
+	"\bcap_nano\x18\a \x01(\x03R\acapNano\x12!\n" +
+	"\fcredits_nano\x18\b \x01(\x03R\vcreditsNano\x12\x14\n" +
+	"\x05calls\x18\t \x01(\x03R\x05calls\x12\x1b\n" +
+	"\tmax_calls\x18\n" +
+	" \x01(\x03R\bmaxCalls\x12\x17\n" +
+	"\aidle_ms\x18\v \x01(\x03R\x06idleMs\"K\n" +
+	"\x10ListRunsResponse\x12!\n" +
+	"\x04runs\x18\x01 \x03(\v2\r.admin.v1.RunR\x04runs\x12\x14\n" +
+	"\x05total\x18\x02 \x01(\x03R\x05total\"2\n" +
+	"\x10ShowPoolsRequest\x12\x1e\n" +
+	"\n" +
+	"deployment\x18\x01 \x01(\tR\n" +
+	"deployment\"\xab\x02\n" +
+	"\x04Pool\x12\x1a\n" +
+	"\bresource\x18\x01 \x01(\x04R\bresource\x12\x1e\n" +
+	"\n" +
+	"deployment\x18\x02 \x01(\tR\n" +
+	"deployment\x12\x12\n" +
+	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x14\n" +
+	"\x05limit\x18\x04 \x01(\x03R\x05limit\x12\x14\n" +
+	"\x05level\x18\x05 \x01(\x03R\x05level\x12 \n" +
+	"\voutstanding\x18\x06 \x01(\x03R\voutstanding\x12\x12\n" +
+	"\x04held\x18\a \x01(\x03R\x04held\x12\x1a\n" +
+	"\bsidecars\x18\b \x01(\x03R\bsidecars\x12#\n" +
+	"\rlapsed_shares\x18\t \x01(\x03R\flapsedShares\x120\n" +
+	"\tclaimants\x18\n" +
+	" \x03(\v2\x12.admin.v1.ClaimantR\tclaimants\"\x87\x01\n" +
+	"\bClaimant\x12\x14\n" +
+	"\x05class\x18\x01 \x01(\tR\x05class\x12\x12\n" +
+	"\x04team\x18\x02 \x01(\tR\x04team\x12\x1b\n" +
+	"\tset_aside\x18\x03 \x01(\x03R\bsetAside\x12 \n" +
+	"\voutstanding\x18\x04 \x01(\x03R\voutstanding\x12\x12\n" +
+	"\x04held\x18\x05 \x01(\x03R\x04held\"9\n" +
+	"\x11ShowPoolsResponse\x12$\n" +
+	"\x05pools\x18\x01 \x03(\v2\x0e.admin.v1.PoolR\x05pools\"\x9a\x01\n" +
 	"\x13CreditBudgetRequest\x12\x12\n" +
 	"\x04team\x18\x01 \x01(\tR\x04team\x12\x1f\n" +
 	"\vamount_nano\x18\x02 \x01(\x03R\n" +
 	"amountNano\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x14\n" +
 	"\x05actor\x18\x04 \x01(\tR\x05actor\x12\x0e\n" +
-	"\x02id\x18\x05 \x01(\tR\x02id\"@\n" +
+	"\x02id\x18\x05 \x01(\tR\x02id\x12\x10\n" +
+	"\x03run\x18\x06 \x01(\tR\x03run\"@\n" +
 	"\x14CreditBudgetResponse\x12(\n" +
 	"\x06budget\x18\x01 \x01(\v2\x10.admin.v1.BudgetR\x06budget\"i\n" +
 	"\x10PutBudgetRequest\x12\x12\n" +
@@ -2940,7 +3663,7 @@ const file_admin_v1_admin_proto_rawDesc = "" +
 	"\x17conservation_violations\x18\t \x01(\x03R\x16conservationViolations\x12\x14\n" +
 	"\x05build\x18\n" +
 	" \x01(\tR\x05build\x120\n" +
-	"\x14leader_admin_address\x18\v \x01(\tR\x12leaderAdminAddress2\xd1\f\n" +
+	"\x14leader_admin_address\x18\v \x01(\tR\x12leaderAdminAddress2\x9a\x0e\n" +
 	"\fAdminService\x12[\n" +
 	"\x05Apply\x12\x16.admin.v1.ApplyRequest\x1a\x17.admin.v1.ApplyResponse\"!\x82\xd3\xe4\x93\x02\x1b:\x01*\"\x16/admin/v1/config:apply\x12L\n" +
 	"\x03Get\x12\x14.admin.v1.GetRequest\x1a\x15.admin.v1.GetResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/admin/v1/config\x12Y\n" +
@@ -2951,7 +3674,9 @@ const file_admin_v1_admin_proto_rawDesc = "" +
 	"\tRevokeKey\x12\x1a.admin.v1.RevokeKeyRequest\x1a\x1b.admin.v1.RevokeKeyResponse\"%\x82\xd3\xe4\x93\x02\x1f:\x01*\"\x1a/admin/v1/keys/{id}:revoke\x12P\n" +
 	"\rSetCredential\x12\x1e.admin.v1.SetCredentialRequest\x1a\x1f.admin.v1.SetCredentialResponse\x12u\n" +
 	"\x0fListCredentials\x12 .admin.v1.ListCredentialsRequest\x1a!.admin.v1.ListCredentialsResponse\"\x1d\x82\xd3\xe4\x93\x02\x17\x12\x15/admin/v1/credentials\x12e\n" +
-	"\vShowBudgets\x12\x1c.admin.v1.ShowBudgetsRequest\x1a\x1d.admin.v1.ShowBudgetsResponse\"\x19\x82\xd3\xe4\x93\x02\x13\x12\x11/admin/v1/budgets\x12y\n" +
+	"\vShowBudgets\x12\x1c.admin.v1.ShowBudgetsRequest\x1a\x1d.admin.v1.ShowBudgetsResponse\"\x19\x82\xd3\xe4\x93\x02\x13\x12\x11/admin/v1/budgets\x12h\n" +
+	"\bListRuns\x12\x19.admin.v1.ListRunsRequest\x1a\x1a.admin.v1.ListRunsResponse\"%\x82\xd3\xe4\x93\x02\x1f\x12\x1d/admin/v1/budgets/{team}/runs\x12]\n" +
+	"\tShowPools\x12\x1a.admin.v1.ShowPoolsRequest\x1a\x1b.admin.v1.ShowPoolsResponse\"\x17\x82\xd3\xe4\x93\x02\x11\x12\x0f/admin/v1/pools\x12y\n" +
 	"\fCreditBudget\x12\x1d.admin.v1.CreditBudgetRequest\x1a\x1e.admin.v1.CreditBudgetResponse\"*\x82\xd3\xe4\x93\x02$:\x01*\"\x1f/admin/v1/budgets/{team}:credit\x12l\n" +
 	"\tPutBudget\x12\x1a.admin.v1.PutBudgetRequest\x1a\x1b.admin.v1.PutBudgetResponse\"&\x82\xd3\xe4\x93\x02 :\x04spec\x1a\x18/admin/v1/budgets/{team}\x12j\n" +
 	"\bPutAlias\x12\x19.admin.v1.PutAliasRequest\x1a\x1a.admin.v1.PutAliasResponse\"'\x82\xd3\xe4\x93\x02!:\x04spec\x1a\x19/admin/v1/aliases/{alias}\x12k\n" +
@@ -2972,7 +3697,7 @@ func file_admin_v1_admin_proto_rawDescGZIP() []byte {
 	return file_admin_v1_admin_proto_rawDescData
 }
 
-var file_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
+var file_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
 var file_admin_v1_admin_proto_goTypes = []any{
 	(*ApplyRequest)(nil),            // 0: admin.v1.ApplyRequest
 	(*Difference)(nil),              // 1: admin.v1.Difference
@@ -3000,24 +3725,32 @@ var file_admin_v1_admin_proto_goTypes = []any{
 	(*ShowBudgetsRequest)(nil),      // 23: admin.v1.ShowBudgetsRequest
 	(*Budget)(nil),                  // 24: admin.v1.Budget
 	(*ShowBudgetsResponse)(nil),     // 25: admin.v1.ShowBudgetsResponse
-	(*CreditBudgetRequest)(nil),     // 26: admin.v1.CreditBudgetRequest
-	(*CreditBudgetResponse)(nil),    // 27: admin.v1.CreditBudgetResponse
-	(*PutBudgetRequest)(nil),        // 28: admin.v1.PutBudgetRequest
-	(*PutBudgetResponse)(nil),       // 29: admin.v1.PutBudgetResponse
-	(*PutAliasRequest)(nil),         // 30: admin.v1.PutAliasRequest
-	(*PutAliasResponse)(nil),        // 31: admin.v1.PutAliasResponse
-	(*PutPriceRequest)(nil),         // 32: admin.v1.PutPriceRequest
-	(*PutPriceResponse)(nil),        // 33: admin.v1.PutPriceResponse
-	(*QueryUsageRequest)(nil),       // 34: admin.v1.QueryUsageRequest
-	(*UsageSum)(nil),                // 35: admin.v1.UsageSum
-	(*QueryUsageResponse)(nil),      // 36: admin.v1.QueryUsageResponse
-	(*StatusRequest)(nil),           // 37: admin.v1.StatusRequest
-	(*Member)(nil),                  // 38: admin.v1.Member
-	(*SidecarStatus)(nil),           // 39: admin.v1.SidecarStatus
-	(*StatusResponse)(nil),          // 40: admin.v1.StatusResponse
-	nil,                             // 41: admin.v1.UsageSum.GroupEntry
-	(*structpb.Struct)(nil),         // 42: google.protobuf.Struct
-	(*v1.Tokens)(nil),               // 43: usage.v1.Tokens
+	(*TeamNames)(nil),               // 26: admin.v1.TeamNames
+	(*ListRunsRequest)(nil),         // 27: admin.v1.ListRunsRequest
+	(*Run)(nil),                     // 28: admin.v1.Run
+	(*ListRunsResponse)(nil),        // 29: admin.v1.ListRunsResponse
+	(*ShowPoolsRequest)(nil),        // 30: admin.v1.ShowPoolsRequest
+	(*Pool)(nil),                    // 31: admin.v1.Pool
+	(*Claimant)(nil),                // 32: admin.v1.Claimant
+	(*ShowPoolsResponse)(nil),       // 33: admin.v1.ShowPoolsResponse
+	(*CreditBudgetRequest)(nil),     // 34: admin.v1.CreditBudgetRequest
+	(*CreditBudgetResponse)(nil),    // 35: admin.v1.CreditBudgetResponse
+	(*PutBudgetRequest)(nil),        // 36: admin.v1.PutBudgetRequest
+	(*PutBudgetResponse)(nil),       // 37: admin.v1.PutBudgetResponse
+	(*PutAliasRequest)(nil),         // 38: admin.v1.PutAliasRequest
+	(*PutAliasResponse)(nil),        // 39: admin.v1.PutAliasResponse
+	(*PutPriceRequest)(nil),         // 40: admin.v1.PutPriceRequest
+	(*PutPriceResponse)(nil),        // 41: admin.v1.PutPriceResponse
+	(*QueryUsageRequest)(nil),       // 42: admin.v1.QueryUsageRequest
+	(*UsageSum)(nil),                // 43: admin.v1.UsageSum
+	(*QueryUsageResponse)(nil),      // 44: admin.v1.QueryUsageResponse
+	(*StatusRequest)(nil),           // 45: admin.v1.StatusRequest
+	(*Member)(nil),                  // 46: admin.v1.Member
+	(*SidecarStatus)(nil),           // 47: admin.v1.SidecarStatus
+	(*StatusResponse)(nil),          // 48: admin.v1.StatusResponse
+	nil,                             // 49: admin.v1.UsageSum.GroupEntry
+	(*structpb.Struct)(nil),         // 50: google.protobuf.Struct
+	(*v1.Tokens)(nil),               // 51: usage.v1.Tokens
 }
 var file_admin_v1_admin_proto_depIdxs = []int32{
 	1,  // 0: admin.v1.ApplyResponse.differences:type_name -> admin.v1.Difference
@@ -3028,52 +3761,60 @@ var file_admin_v1_admin_proto_depIdxs = []int32{
 	14, // 5: admin.v1.ListKeysResponse.keys:type_name -> admin.v1.KeyInfo
 	21, // 6: admin.v1.ListCredentialsResponse.credentials:type_name -> admin.v1.CredentialInfo
 	24, // 7: admin.v1.ShowBudgetsResponse.budgets:type_name -> admin.v1.Budget
-	24, // 8: admin.v1.CreditBudgetResponse.budget:type_name -> admin.v1.Budget
-	42, // 9: admin.v1.PutBudgetRequest.spec:type_name -> google.protobuf.Struct
-	42, // 10: admin.v1.PutAliasRequest.spec:type_name -> google.protobuf.Struct
-	42, // 11: admin.v1.PutPriceRequest.spec:type_name -> google.protobuf.Struct
-	41, // 12: admin.v1.UsageSum.group:type_name -> admin.v1.UsageSum.GroupEntry
-	43, // 13: admin.v1.UsageSum.tokens:type_name -> usage.v1.Tokens
-	35, // 14: admin.v1.QueryUsageResponse.rows:type_name -> admin.v1.UsageSum
-	38, // 15: admin.v1.StatusResponse.members:type_name -> admin.v1.Member
-	39, // 16: admin.v1.StatusResponse.sidecars:type_name -> admin.v1.SidecarStatus
-	0,  // 17: admin.v1.AdminService.Apply:input_type -> admin.v1.ApplyRequest
-	3,  // 18: admin.v1.AdminService.Get:input_type -> admin.v1.GetRequest
-	6,  // 19: admin.v1.AdminService.History:input_type -> admin.v1.HistoryRequest
-	9,  // 20: admin.v1.AdminService.Rollback:input_type -> admin.v1.RollbackRequest
-	11, // 21: admin.v1.AdminService.CreateKey:input_type -> admin.v1.CreateKeyRequest
-	13, // 22: admin.v1.AdminService.ListKeys:input_type -> admin.v1.ListKeysRequest
-	16, // 23: admin.v1.AdminService.RevokeKey:input_type -> admin.v1.RevokeKeyRequest
-	18, // 24: admin.v1.AdminService.SetCredential:input_type -> admin.v1.SetCredentialRequest
-	20, // 25: admin.v1.AdminService.ListCredentials:input_type -> admin.v1.ListCredentialsRequest
-	23, // 26: admin.v1.AdminService.ShowBudgets:input_type -> admin.v1.ShowBudgetsRequest
-	26, // 27: admin.v1.AdminService.CreditBudget:input_type -> admin.v1.CreditBudgetRequest
-	28, // 28: admin.v1.AdminService.PutBudget:input_type -> admin.v1.PutBudgetRequest
-	30, // 29: admin.v1.AdminService.PutAlias:input_type -> admin.v1.PutAliasRequest
-	32, // 30: admin.v1.AdminService.PutPrice:input_type -> admin.v1.PutPriceRequest
-	34, // 31: admin.v1.AdminService.QueryUsage:input_type -> admin.v1.QueryUsageRequest
-	37, // 32: admin.v1.AdminService.Status:input_type -> admin.v1.StatusRequest
-	2,  // 33: admin.v1.AdminService.Apply:output_type -> admin.v1.ApplyResponse
-	5,  // 34: admin.v1.AdminService.Get:output_type -> admin.v1.GetResponse
-	8,  // 35: admin.v1.AdminService.History:output_type -> admin.v1.HistoryResponse
-	10, // 36: admin.v1.AdminService.Rollback:output_type -> admin.v1.RollbackResponse
-	12, // 37: admin.v1.AdminService.CreateKey:output_type -> admin.v1.CreateKeyResponse
-	15, // 38: admin.v1.AdminService.ListKeys:output_type -> admin.v1.ListKeysResponse
-	17, // 39: admin.v1.AdminService.RevokeKey:output_type -> admin.v1.RevokeKeyResponse
-	19, // 40: admin.v1.AdminService.SetCredential:output_type -> admin.v1.SetCredentialResponse
-	22, // 41: admin.v1.AdminService.ListCredentials:output_type -> admin.v1.ListCredentialsResponse
-	25, // 42: admin.v1.AdminService.ShowBudgets:output_type -> admin.v1.ShowBudgetsResponse
-	27, // 43: admin.v1.AdminService.CreditBudget:output_type -> admin.v1.CreditBudgetResponse
-	29, // 44: admin.v1.AdminService.PutBudget:output_type -> admin.v1.PutBudgetResponse
-	31, // 45: admin.v1.AdminService.PutAlias:output_type -> admin.v1.PutAliasResponse
-	33, // 46: admin.v1.AdminService.PutPrice:output_type -> admin.v1.PutPriceResponse
-	36, // 47: admin.v1.AdminService.QueryUsage:output_type -> admin.v1.QueryUsageResponse
-	40, // 48: admin.v1.AdminService.Status:output_type -> admin.v1.StatusResponse
-	33, // [33:49] is the sub-list for method output_type
-	17, // [17:33] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	26, // 8: admin.v1.ShowBudgetsResponse.names:type_name -> admin.v1.TeamNames
+	28, // 9: admin.v1.ListRunsResponse.runs:type_name -> admin.v1.Run
+	32, // 10: admin.v1.Pool.claimants:type_name -> admin.v1.Claimant
+	31, // 11: admin.v1.ShowPoolsResponse.pools:type_name -> admin.v1.Pool
+	24, // 12: admin.v1.CreditBudgetResponse.budget:type_name -> admin.v1.Budget
+	50, // 13: admin.v1.PutBudgetRequest.spec:type_name -> google.protobuf.Struct
+	50, // 14: admin.v1.PutAliasRequest.spec:type_name -> google.protobuf.Struct
+	50, // 15: admin.v1.PutPriceRequest.spec:type_name -> google.protobuf.Struct
+	49, // 16: admin.v1.UsageSum.group:type_name -> admin.v1.UsageSum.GroupEntry
+	51, // 17: admin.v1.UsageSum.tokens:type_name -> usage.v1.Tokens
+	43, // 18: admin.v1.QueryUsageResponse.rows:type_name -> admin.v1.UsageSum
+	46, // 19: admin.v1.StatusResponse.members:type_name -> admin.v1.Member
+	47, // 20: admin.v1.StatusResponse.sidecars:type_name -> admin.v1.SidecarStatus
+	0,  // 21: admin.v1.AdminService.Apply:input_type -> admin.v1.ApplyRequest
+	3,  // 22: admin.v1.AdminService.Get:input_type -> admin.v1.GetRequest
+	6,  // 23: admin.v1.AdminService.History:input_type -> admin.v1.HistoryRequest
+	9,  // 24: admin.v1.AdminService.Rollback:input_type -> admin.v1.RollbackRequest
+	11, // 25: admin.v1.AdminService.CreateKey:input_type -> admin.v1.CreateKeyRequest
+	13, // 26: admin.v1.AdminService.ListKeys:input_type -> admin.v1.ListKeysRequest
+	16, // 27: admin.v1.AdminService.RevokeKey:input_type -> admin.v1.RevokeKeyRequest
+	18, // 28: admin.v1.AdminService.SetCredential:input_type -> admin.v1.SetCredentialRequest
+	20, // 29: admin.v1.AdminService.ListCredentials:input_type -> admin.v1.ListCredentialsRequest
+	23, // 30: admin.v1.AdminService.ShowBudgets:input_type -> admin.v1.ShowBudgetsRequest
+	27, // 31: admin.v1.AdminService.ListRuns:input_type -> admin.v1.ListRunsRequest
+	30, // 32: admin.v1.AdminService.ShowPools:input_type -> admin.v1.ShowPoolsRequest
+	34, // 33: admin.v1.AdminService.CreditBudget:input_type -> admin.v1.CreditBudgetRequest
+	36, // 34: admin.v1.AdminService.PutBudget:input_type -> admin.v1.PutBudgetRequest
+	38, // 35: admin.v1.AdminService.PutAlias:input_type -> admin.v1.PutAliasRequest
+	40, // 36: admin.v1.AdminService.PutPrice:input_type -> admin.v1.PutPriceRequest
+	42, // 37: admin.v1.AdminService.QueryUsage:input_type -> admin.v1.QueryUsageRequest
+	45, // 38: admin.v1.AdminService.Status:input_type -> admin.v1.StatusRequest
+	2,  // 39: admin.v1.AdminService.Apply:output_type -> admin.v1.ApplyResponse
+	5,  // 40: admin.v1.AdminService.Get:output_type -> admin.v1.GetResponse
+	8,  // 41: admin.v1.AdminService.History:output_type -> admin.v1.HistoryResponse
+	10, // 42: admin.v1.AdminService.Rollback:output_type -> admin.v1.RollbackResponse
+	12, // 43: admin.v1.AdminService.CreateKey:output_type -> admin.v1.CreateKeyResponse
+	15, // 44: admin.v1.AdminService.ListKeys:output_type -> admin.v1.ListKeysResponse
+	17, // 45: admin.v1.AdminService.RevokeKey:output_type -> admin.v1.RevokeKeyResponse
+	19, // 46: admin.v1.AdminService.SetCredential:output_type -> admin.v1.SetCredentialResponse
+	22, // 47: admin.v1.AdminService.ListCredentials:output_type -> admin.v1.ListCredentialsResponse
+	25, // 48: admin.v1.AdminService.ShowBudgets:output_type -> admin.v1.ShowBudgetsResponse
+	29, // 49: admin.v1.AdminService.ListRuns:output_type -> admin.v1.ListRunsResponse
+	33, // 50: admin.v1.AdminService.ShowPools:output_type -> admin.v1.ShowPoolsResponse
+	35, // 51: admin.v1.AdminService.CreditBudget:output_type -> admin.v1.CreditBudgetResponse
+	37, // 52: admin.v1.AdminService.PutBudget:output_type -> admin.v1.PutBudgetResponse
+	39, // 53: admin.v1.AdminService.PutAlias:output_type -> admin.v1.PutAliasResponse
+	41, // 54: admin.v1.AdminService.PutPrice:output_type -> admin.v1.PutPriceResponse
+	44, // 55: admin.v1.AdminService.QueryUsage:output_type -> admin.v1.QueryUsageResponse
+	48, // 56: admin.v1.AdminService.Status:output_type -> admin.v1.StatusResponse
+	39, // [39:57] is the sub-list for method output_type
+	21, // [21:39] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_admin_v1_admin_proto_init() }
@@ -3087,7 +3828,7 @@ func file_admin_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_admin_v1_admin_proto_rawDesc), len(file_admin_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   42,
+			NumMessages:   50,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1109,7 +1109,8 @@ type Need struct {
 	Period uint32 `protobuf:"varint,2,opt,name=period,proto3" json:"period,omitempty"`
 	// Amount, positive, in the resource's unit.
 	Amount int64 `protobuf:"varint,3,opt,name=amount,proto3" json:"amount,omitempty"`
-	// Which one: an end user, a run, or the claimant of a pool as "class/team". Empty for a resource that is whole.
+	// Which one: an end user, a run, or the claimant of a pool as "class/team". Empty for a resource that is whole. At most
+	// 128 bytes of visible ASCII.
 	Name          string `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

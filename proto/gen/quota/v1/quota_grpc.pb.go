@@ -37,7 +37,8 @@ type QuotaServiceClient interface {
 	// Session is the one stream of a sidecar. Only the leader serves it: a follower ends it with FAILED_PRECONDITION
 	// and a NotLeader detail. The first message must be Hello; Welcome answers it.
 	//
-	// Other ends: INVALID_ARGUMENT for a hello that cannot be; UNAUTHENTICATED without a client certificate;
+	// Other ends: INVALID_ARGUMENT for a hello that cannot be, or a renew with a name that can be none, of which nothing is
+	// applied; UNAUTHENTICATED without a client certificate;
 	// PERMISSION_DENIED when the identity is not the certificate's, or for a sidecar of another cluster; UNAVAILABLE
 	// while the leader changes; RESOURCE_EXHAUSTED for a sidecar that does not read its stream.
 	Session(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[SessionRequest, SessionResponse], error)
@@ -73,7 +74,8 @@ type QuotaServiceServer interface {
 	// Session is the one stream of a sidecar. Only the leader serves it: a follower ends it with FAILED_PRECONDITION
 	// and a NotLeader detail. The first message must be Hello; Welcome answers it.
 	//
-	// Other ends: INVALID_ARGUMENT for a hello that cannot be; UNAUTHENTICATED without a client certificate;
+	// Other ends: INVALID_ARGUMENT for a hello that cannot be, or a renew with a name that can be none, of which nothing is
+	// applied; UNAUTHENTICATED without a client certificate;
 	// PERMISSION_DENIED when the identity is not the certificate's, or for a sidecar of another cluster; UNAVAILABLE
 	// while the leader changes; RESOURCE_EXHAUSTED for a sidecar that does not read its stream.
 	Session(grpc.BidiStreamingServer[SessionRequest, SessionResponse]) error

@@ -76,6 +76,10 @@ const (
 	// AdminServiceShowBudgetsProcedure is the fully-qualified name of the AdminService's ShowBudgets
 	// RPC.
 	AdminServiceShowBudgetsProcedure = "/admin.v1.AdminService/ShowBudgets"
+	// AdminServiceListRunsProcedure is the fully-qualified name of the AdminService's ListRuns RPC.
+	AdminServiceListRunsProcedure = "/admin.v1.AdminService/ListRuns"
+	// AdminServiceShowPoolsProcedure is the fully-qualified name of the AdminService's ShowPools RPC.
+	AdminServiceShowPoolsProcedure = "/admin.v1.AdminService/ShowPools"
 	// AdminServiceCreditBudgetProcedure is the fully-qualified name of the AdminService's CreditBudget
 	// RPC.
 	AdminServiceCreditBudgetProcedure = "/admin.v1.AdminService/CreditBudget"
@@ -118,9 +122,14 @@ type AdminServiceClient interface {
 	ListCredentials(context.Context, *connect.Request[v1.ListCredentialsRequest]) (*connect.Response[v1.ListCredentialsResponse], error)
 	// ShowBudgets shows budgets to the nano-dollar. NOT_FOUND: no such team.
 	ShowBudgets(context.Context, *connect.Request[v1.ShowBudgetsRequest]) (*connect.Response[v1.ShowBudgetsResponse], error)
-	// CreditBudget gives a budget's open period more, audited; or less with a negative amount.
-	// NOT_FOUND: the team has no budget, or its period closed meanwhile. RESOURCE_EXHAUSTED: the period has had 1,024
-	// credits already.
+	// ListRuns lists the runs of a team that quotad remembers, those that spent most first. NOT_FOUND: no such team.
+	ListRuns(context.Context, *connect.Request[v1.ListRunsRequest]) (*connect.Response[v1.ListRunsResponse], error)
+	// ShowPools shows the rented limits of deployments: how much is left, and what each claimant has of it.
+	// NOT_FOUND: no such deployment.
+	ShowPools(context.Context, *connect.Request[v1.ShowPoolsRequest]) (*connect.Response[v1.ShowPoolsResponse], error)
+	// CreditBudget gives a budget's open period, or a run, more, audited; or less with a negative amount.
+	// NOT_FOUND: the team has no budget, its period closed meanwhile, or the run is not remembered. RESOURCE_EXHAUSTED:
+	// the period or the run has had 1,024 credits already.
 	CreditBudget(context.Context, *connect.Request[v1.CreditBudgetRequest]) (*connect.Response[v1.CreditBudgetResponse], error)
 	// PutBudget sets a team's budget; the spec has the shape of teams.*.budget in org.yaml. NOT_FOUND: no such team.
 	// ABORTED: as at CreateKey.
@@ -208,6 +217,18 @@ func NewAdminServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(adminServiceMethods.ByName("ShowBudgets")),
 			connect.WithClientOptions(opts...),
 		),
+		listRuns: connect.NewClient[v1.ListRunsRequest, v1.ListRunsResponse](
+			httpClient,
+			baseURL+AdminServiceListRunsProcedure,
+			connect.WithSchema(adminServiceMethods.ByName("ListRuns")),
+			connect.WithClientOptions(opts...),
+		),
+		showPools: connect.NewClient[v1.ShowPoolsRequest, v1.ShowPoolsResponse](
+			httpClient,
+			baseURL+AdminServiceShowPoolsProcedure,
+			connect.WithSchema(adminServiceMethods.ByName("ShowPools")),
+			connect.WithClientOptions(opts...),
+		),
 		creditBudget: connect.NewClient[v1.CreditBudgetRequest, v1.CreditBudgetResponse](
 			httpClient,
 			baseURL+AdminServiceCreditBudgetProcedure,
@@ -259,6 +280,8 @@ type adminServiceClient struct {
 	setCredential   *connect.Client[v1.SetCredentialRequest, v1.SetCredentialResponse]
 	listCredentials *connect.Client[v1.ListCredentialsRequest, v1.ListCredentialsResponse]
 	showBudgets     *connect.Client[v1.ShowBudgetsRequest, v1.ShowBudgetsResponse]
+	listRuns        *connect.Client[v1.ListRunsRequest, v1.ListRunsResponse]
+	showPools       *connect.Client[v1.ShowPoolsRequest, v1.ShowPoolsResponse]
 	creditBudget    *connect.Client[v1.CreditBudgetRequest, v1.CreditBudgetResponse]
 	putBudget       *connect.Client[v1.PutBudgetRequest, v1.PutBudgetResponse]
 	putAlias        *connect.Client[v1.PutAliasRequest, v1.PutAliasResponse]
@@ -315,6 +338,16 @@ func (c *adminServiceClient) ListCredentials(ctx context.Context, req *connect.R
 // ShowBudgets calls admin.v1.AdminService.ShowBudgets.
 func (c *adminServiceClient) ShowBudgets(ctx context.Context, req *connect.Request[v1.ShowBudgetsRequest]) (*connect.Response[v1.ShowBudgetsResponse], error) {
 	return c.showBudgets.CallUnary(ctx, req)
+}
+
+// ListRuns calls admin.v1.AdminService.ListRuns.
+func (c *adminServiceClient) ListRuns(ctx context.Context, req *connect.Request[v1.ListRunsRequest]) (*connect.Response[v1.ListRunsResponse], error) {
+	return c.listRuns.CallUnary(ctx, req)
+}
+
+// ShowPools calls admin.v1.AdminService.ShowPools.
+func (c *adminServiceClient) ShowPools(ctx context.Context, req *connect.Request[v1.ShowPoolsRequest]) (*connect.Response[v1.ShowPoolsResponse], error) {
+	return c.showPools.CallUnary(ctx, req)
 }
 
 // CreditBudget calls admin.v1.AdminService.CreditBudget.
@@ -374,9 +407,14 @@ type AdminServiceHandler interface {
 	ListCredentials(context.Context, *connect.Request[v1.ListCredentialsRequest]) (*connect.Response[v1.ListCredentialsResponse], error)
 	// ShowBudgets shows budgets to the nano-dollar. NOT_FOUND: no such team.
 	ShowBudgets(context.Context, *connect.Request[v1.ShowBudgetsRequest]) (*connect.Response[v1.ShowBudgetsResponse], error)
-	// CreditBudget gives a budget's open period more, audited; or less with a negative amount.
-	// NOT_FOUND: the team has no budget, or its period closed meanwhile. RESOURCE_EXHAUSTED: the period has had 1,024
-	// credits already.
+	// ListRuns lists the runs of a team that quotad remembers, those that spent most first. NOT_FOUND: no such team.
+	ListRuns(context.Context, *connect.Request[v1.ListRunsRequest]) (*connect.Response[v1.ListRunsResponse], error)
+	// ShowPools shows the rented limits of deployments: how much is left, and what each claimant has of it.
+	// NOT_FOUND: no such deployment.
+	ShowPools(context.Context, *connect.Request[v1.ShowPoolsRequest]) (*connect.Response[v1.ShowPoolsResponse], error)
+	// CreditBudget gives a budget's open period, or a run, more, audited; or less with a negative amount.
+	// NOT_FOUND: the team has no budget, its period closed meanwhile, or the run is not remembered. RESOURCE_EXHAUSTED:
+	// the period or the run has had 1,024 credits already.
 	CreditBudget(context.Context, *connect.Request[v1.CreditBudgetRequest]) (*connect.Response[v1.CreditBudgetResponse], error)
 	// PutBudget sets a team's budget; the spec has the shape of teams.*.budget in org.yaml. NOT_FOUND: no such team.
 	// ABORTED: as at CreateKey.
@@ -460,6 +498,18 @@ func NewAdminServiceHandler(svc AdminServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(adminServiceMethods.ByName("ShowBudgets")),
 		connect.WithHandlerOptions(opts...),
 	)
+	adminServiceListRunsHandler := connect.NewUnaryHandler(
+		AdminServiceListRunsProcedure,
+		svc.ListRuns,
+		connect.WithSchema(adminServiceMethods.ByName("ListRuns")),
+		connect.WithHandlerOptions(opts...),
+	)
+	adminServiceShowPoolsHandler := connect.NewUnaryHandler(
+		AdminServiceShowPoolsProcedure,
+		svc.ShowPools,
+		connect.WithSchema(adminServiceMethods.ByName("ShowPools")),
+		connect.WithHandlerOptions(opts...),
+	)
 	adminServiceCreditBudgetHandler := connect.NewUnaryHandler(
 		AdminServiceCreditBudgetProcedure,
 		svc.CreditBudget,
@@ -518,6 +568,10 @@ func NewAdminServiceHandler(svc AdminServiceHandler, opts ...connect.HandlerOpti
 			adminServiceListCredentialsHandler.ServeHTTP(w, r)
 		case AdminServiceShowBudgetsProcedure:
 			adminServiceShowBudgetsHandler.ServeHTTP(w, r)
+		case AdminServiceListRunsProcedure:
+			adminServiceListRunsHandler.ServeHTTP(w, r)
+		case AdminServiceShowPoolsProcedure:
+			adminServiceShowPoolsHandler.ServeHTTP(w, r)
 		case AdminServiceCreditBudgetProcedure:
 			adminServiceCreditBudgetHandler.ServeHTTP(w, r)
 		case AdminServicePutBudgetProcedure:
@@ -577,6 +631,14 @@ func (UnimplementedAdminServiceHandler) ListCredentials(context.Context, *connec
 
 func (UnimplementedAdminServiceHandler) ShowBudgets(context.Context, *connect.Request[v1.ShowBudgetsRequest]) (*connect.Response[v1.ShowBudgetsResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("admin.v1.AdminService.ShowBudgets is not implemented"))
+}
+
+func (UnimplementedAdminServiceHandler) ListRuns(context.Context, *connect.Request[v1.ListRunsRequest]) (*connect.Response[v1.ListRunsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("admin.v1.AdminService.ListRuns is not implemented"))
+}
+
+func (UnimplementedAdminServiceHandler) ShowPools(context.Context, *connect.Request[v1.ShowPoolsRequest]) (*connect.Response[v1.ShowPoolsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("admin.v1.AdminService.ShowPools is not implemented"))
 }
 
 func (UnimplementedAdminServiceHandler) CreditBudget(context.Context, *connect.Request[v1.CreditBudgetRequest]) (*connect.Response[v1.CreditBudgetResponse], error) {
