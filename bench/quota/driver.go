@@ -34,6 +34,7 @@ type phase struct {
 	asked     atomic.Int64
 	granted   atomic.Int64
 	reconnect atomic.Int64
+	logged    atomic.Int64 // bytes of a renew in the log
 }
 
 func newPhase(every time.Duration, asks int, spend bool) *phase {
@@ -115,6 +116,9 @@ func (d *driver) drive(ctx context.Context, s *sidecar, i int) {
 			}
 		}
 		s.next(p.asks, p.spend)
+		if i == 0 {
+			p.logged.Store(int64(s.logged()))
+		}
 		from := due
 		if p.every == 0 {
 			from = time.Now()
@@ -167,7 +171,7 @@ func (d *driver) during(ctx context.Context, p func() *phase, length time.Durati
 	out := Measured{
 		CPU: m.stop(), Latency: now.latency.latency(), Seconds: took.Seconds(),
 		OpsPerSecond: float64(now.ops.Load()) / took.Seconds(), Reconnects: now.reconnect.Load(),
-		Asked: now.asked.Load(), Granted: now.granted.Load(),
+		Asked: now.asked.Load(), Granted: now.granted.Load(), BytesPerRenew: now.logged.Load(),
 	}
 	d.swap(idlePhase())
 	for _, s := range d.cars {
@@ -209,8 +213,10 @@ type Measured struct {
 	CPU          CPU     `json:"cpu"`     // cores
 	Asked        int64   `json:"asked"`
 	Granted      int64   `json:"granted"`
-	Resent       int64   `json:"resent"`     // renews without an answer for 2 s
-	Reconnects   int64   `json:"reconnects"` // sessions lost
+	// BytesPerRenew is how long one is in the log, about.
+	BytesPerRenew int64 `json:"bytes_per_renew"`
+	Resent        int64 `json:"resent"`     // renews without an answer for 2 s
+	Reconnects    int64 `json:"reconnects"` // sessions lost
 }
 
 // PerOp is the CPU time of quotad's processes for one operation.

@@ -4,8 +4,10 @@ import "time"
 
 // Every bound of this package.
 const (
-	sidecarsInTeam = 25 // that share a team's and a key's resources
+	keysInTeam     = 4  // all used by each of its sidecars
+	sidecarsInTeam = 25 // that share the resources of a team and its keys
 
+	windowBytes   = 1 << 20
 	connectAtOnce = 64               // sessions that are being made at the same time
 	resendAfter   = 2 * time.Second  // an unanswered renew is sent again; quotad drops what it cannot take
 	renewEvery    = 2 * time.Second  // of an idle sidecar

@@ -9,8 +9,8 @@ import (
 // identity is what the sidecars of a team are called.
 func identity(team int) string { return fmt.Sprintf("team-%03d", team) }
 
-// org is an organisation of so many teams with a key each, whose limits are never short: six resources a request draws
-// on, as a key with limits and budget in a team with limits and budget has.
+// org is an organisation of so many teams with keysInTeam keys each, whose limits are never short. A request draws on six
+// resources: requests and tokens a minute and a budget, of its key and of its team.
 func org(teams int) string {
 	const limits = "{ rpm: 1000000000, tpm: 900000000000 }"
 	const budget = "{ monthly: 100000000 }"
@@ -18,7 +18,10 @@ func org(teams int) string {
 	for i := range teams {
 		id := identity(i)
 		fmt.Fprintf(&t, "  %s: { budget: %s, limits: %s }\n", id, budget, limits)
-		fmt.Fprintf(&k, "  - { id: %s, team: %s, secret_sha256: %x, budget: %s, limits: %s }\n", id, id, sha256.Sum256([]byte(id)), budget, limits)
+		for j := range keysInTeam {
+			key := fmt.Sprintf("%s-%d", id, j)
+			fmt.Fprintf(&k, "  - { id: %s, team: %s, secret_sha256: %x, budget: %s, limits: %s }\n", key, id, sha256.Sum256([]byte(key)), budget, limits)
+		}
 		fmt.Fprintf(&s, "  - { identity: %s, teams: [ %s ] }\n", id, id)
 	}
 	return `version: 1

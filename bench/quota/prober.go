@@ -77,7 +77,8 @@ func (p *prober) reconnect(ctx context.Context) error {
 		for _, at := range p.planes {
 			// A hopeful has the same name and books, and a connection of its own.
 			hopeful := &sidecar{
-				identity: p.car.identity, incarnation: p.car.incarnation, totals: p.car.totals, renew: p.car.renew, asked: p.car.asked,
+				identity: p.car.identity, incarnation: p.car.incarnation, totals: p.car.totals, draws: p.car.draws,
+				renew: p.car.renew, asked: p.car.asked,
 			}
 			go func() { results <- tried{hopeful, hopeful.connectTo(ctx, at)} }()
 		}

@@ -54,7 +54,7 @@ func (c Config) WithDefaults() Config {
 		}
 	}
 	fill(&c.Sidecars, 5000)
-	fill(&c.Asks, 2)
+	fill(&c.Asks, 5)
 	fill(&c.Trials, 5)
 	if c.Rate == 0 {
 		c.Rate = openRateDefault
@@ -157,7 +157,7 @@ func Run(ctx context.Context, cfg Config, say func(string)) (out Report, err err
 		if err := os.MkdirAll(where, 0o700); err != nil {
 			return out, err
 		}
-		c, err := runControl(ctx, where, n, l.OpsPerEntry, float64(l.BytesPerRenew)/float64(l.OpsPerRenew), cfg.Length)
+		c, err := runControl(ctx, where, n, l.OpsPerEntry, float64(l.Closed.BytesPerRenew)/float64(l.OpsPerRenew), cfg.Length)
 		if err != nil {
 			return out, err
 		}
@@ -246,14 +246,12 @@ func runLease(ctx context.Context, cfg Config, dir string, nodes int, say func(s
 	if out.Closed, err = d.during(ctx, load(0), cfg.Length, c.pids()); err != nil {
 		return out, err
 	}
-	s := d.cars[0]
-	out.OpsPerRenew = int64(len(s.totals) + cfg.Asks)
+	out.OpsPerRenew = int64(len(d.cars[0].totals) + cfg.Asks)
 	out.OpsPerEntry = out.Closed.OpsPerSecond * out.Closed.Seconds / max(1, entries()-from)
 
 	say(fmt.Sprintf("  open loop at %.0f/s", cfg.Rate))
 	every := time.Duration(float64(cfg.Sidecars) * float64(out.OpsPerRenew) / cfg.Rate * float64(time.Second))
 	out.Open, out.GrantLoaded, err = probed(load(every), cfg.Length/6)
-	out.BytesPerRenew = s.logged()
 	return out, err
 }
 

@@ -24,8 +24,8 @@ func (r Report) WriteTable(w io.Writer) error {
 			where = "in processes of their own"
 		}
 		row(fmt.Sprintf("%d node(s)", l.Nodes), "%s, one disk; %d sidecars with a gRPC connection and stream each, made in %s", where, l.Sidecars, brief(l.Connect))
-		row("a renew", "%d lease operations: %d counters settled and topped up, %d asks of %d needs; %d bytes in the log",
-			l.OpsPerRenew, l.OpsPerRenew-l.asks(), l.asks(), l.OpsPerRenew-l.asks(), l.BytesPerRenew)
+		row("a renew", "%d lease operations: %d counters of %d keys and their team, settled and topped up, and %d asks of 6 needs each; %d bytes in the log",
+			l.OpsPerRenew, l.OpsPerRenew-l.asks(), keysInTeam, l.asks(), l.Closed.BytesPerRenew)
 		row("\tops/s\tp50\tp99\tp99.9\tmax\tCPU/op\tcores: quotad, driver, other", "")
 		for _, x := range []struct {
 			name string

@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,7 +31,8 @@ type sidecar struct {
 	end    context.CancelFunc
 
 	totals []total
-	asked  int64 // id of the newest ask
+	draws  [][]int // of each key: places in totals
+	asked  int64   // id of the newest ask
 	renew  *quotav1.Renew
 
 	mu     sync.Mutex // guards sending and what follows
@@ -78,6 +80,7 @@ func (s *sidecar) connect(ctx context.Context, planes []string) error {
 func (s *sidecar) connectTo(ctx context.Context, at string) (err error) {
 	s.disconnect()
 	if s.conn, err = grpc.NewClient("passthrough:///"+at, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithStaticStreamWindowSize(windowBytes), grpc.WithStaticConnWindowSize(windowBytes), // as the sidecar's link
 		grpc.WithNoProxy()); err != nil {
 		return err
 	}
@@ -129,12 +132,19 @@ func (s *sidecar) configure(snap *quotav1.Snapshot) error {
 		t.counter.Demand = 2 * t.need
 		s.totals = append(s.totals, t)
 	}
-	slices.SortFunc(s.totals, func(a, b total) int { return int(a.counter.Resource) - int(b.counter.Resource) })
+	slices.SortFunc(s.totals, func(a, b total) int { return cmp.Compare(a.counter.Resource, b.counter.Resource) })
 	for i := range s.totals {
 		s.renew.Counters = append(s.renew.Counters, s.totals[i].counter)
 	}
-	if len(s.totals) == 0 {
-		return fmt.Errorf("%s may draw on nothing", s.identity)
+	for _, k := range snap.GetKeys() {
+		var places []int
+		for _, id := range k.GetDraws() {
+			places = append(places, slices.IndexFunc(s.totals, func(t total) bool { return t.counter.Resource == id }))
+		}
+		s.draws = append(s.draws, places)
+	}
+	if len(s.draws) == 0 || slices.Contains(s.draws[0], -1) {
+		return fmt.Errorf("%s has no key that draws on its resources", s.identity)
 	}
 	return nil
 }
@@ -147,15 +157,15 @@ func (s *sidecar) next(asks int, spend bool) {
 		t := &s.totals[i]
 		c := t.counter
 		c.Spent += t.owed
-		t.owed, c.Held = 0, 0
+		t.owed = 0
 		if spend && t.granted-c.Spent-c.Returned >= t.need {
 			c.Spent += t.need
 		}
 		c.Granted = t.granted
 	}
-	for len(s.renew.Asks) < asks {
+	for len(s.renew.Asks) < asks { // requests with each key in turn
 		a := &quotav1.Ask{}
-		for i := range s.totals {
+		for _, i := range s.draws[len(s.renew.Asks)%len(s.draws)] {
 			c := s.totals[i].counter
 			a.Needs = append(a.Needs, &quotav1.Need{Resource: c.Resource, Period: c.Period, Amount: s.totals[i].need})
 		}
@@ -221,15 +231,14 @@ func (s *sidecar) await() (granted int, err error) {
 				}
 			}
 		}
-		for _, a := range reply.GetAsks() {
-			if a.GetGranted() {
-				granted++
+		for i, a := range reply.GetAsks() { // in the order they were asked
+			if !a.GetGranted() {
+				continue
 			}
-		}
-		for i := range s.totals {
-			t := &s.totals[i]
-			t.owed = int64(granted) * t.need
-			t.counter.Held = 0
+			granted++
+			for _, place := range s.draws[i%len(s.draws)] {
+				s.totals[place].owed += s.totals[place].need
+			}
 		}
 		return granted, nil
 	}

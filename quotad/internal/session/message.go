@@ -67,7 +67,9 @@ func (s *Server) renew(ctx context.Context, c *session, r *quotav1.Renew) error 
 	}
 	out := replyFrom(reply)
 	out.Epoch = epoch
-	complete(r, out)
+	if foreign > 0 {
+		complete(r, out)
+	}
 	c.send(&quotav1.SessionResponse{Message: &quotav1.SessionResponse_RenewReply{RenewReply: out}})
 	return nil
 }
