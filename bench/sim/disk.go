@@ -72,7 +72,7 @@ func (d *disk) survive(p *process, f fate) fate {
 		return lost
 	}
 	p.books.recorded(now.final, f)
-	if now.final.Seq > 0 {
+	if now.final.Seq > 0 || len(now.final.Counters) > 0 {
 		d.finals = append(d.finals, now.final)
 	}
 	return f

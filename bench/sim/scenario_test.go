@@ -286,6 +286,7 @@ func TestSharesEndInTimeOnASlowClock(t *testing.T) {
 	p := calm(3, 1)
 	p.ledger = ledger.Config{} // an hour of standby, as in production
 	p.duration = 3700 * time.Second
+	p.specs[1].Burst = p.specs[1].Limit // an hour's trickle beside a small full bucket is another matter
 	p.script = func(w *world) {
 		s := w.sidecars[0]
 		s.rate = 999_500 // half a thousandth slow

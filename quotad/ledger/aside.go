@@ -6,10 +6,10 @@ import "slices"
 // refills is divided among them when it arrives, by class and team, whether or not they ask just then, and each draws on
 // what is set aside for it.
 //
-// What is set aside is an account, not a heap of units: a request that is larger than its claimant's part goes through
-// as soon as the level has it and the account is above 0, and what it drew ahead is repaid out of the claimant's later
-// parts. Or else many small parts would fill the bucket, none of them large enough for a request. All accounts sum to
-// no more than the level, so nothing here can let through more than the bucket.
+// What is set aside is an account, not a heap of units: a request that is larger than its claimant's account goes through
+// as soon as the account is above 0 and the level has enough for it and for all larger accounts. What it drew ahead is
+// repaid out of the claimant's later parts. Or else many small parts would fill the bucket, none of them large enough for
+// a request. Nothing here can let through more than the bucket: whatever is drawn, the level must have it.
 
 // contested says that parts of the pool are set aside.
 func (r *resource) contested() bool { return r.accounts > 0 }
@@ -25,6 +25,20 @@ func (r *resource) credit(amount int64) {
 		pool.accounts++
 	}
 	pool.asides += amount
+}
+
+// mayDraw says that it is the turn of a claimant of a contested pool to draw an amount that the level has.
+func (r *resource) mayDraw(amount int64) bool {
+	if r.aside >= amount || r.aside <= 0 {
+		return r.aside > 0
+	}
+	left := r.of.level - amount
+	for _, other := range r.of.kids {
+		if other.aside > r.aside {
+			left -= other.aside
+		}
+	}
+	return left >= 0
 }
 
 // rank finds a claimant's class and weight by its name, "class/team". What is not named so has the last class.

@@ -103,10 +103,7 @@ func (r *resource) levelFor(now int64) int64 {
 // fits says that the bucket, refilled, has units for r now.
 func (r *resource) fits(units int64) bool {
 	b := r.bucket()
-	if r != b && b.contested() && r.aside <= 0 {
-		return false
-	}
-	return units <= floorDiv(b.level, perUnit)
+	return units <= floorDiv(b.level, perUnit) && (r == b || !b.contested() || r.mayDraw(units*perUnit))
 }
 
 // waitMS says in how many milliseconds from now need units could be there, 1..retryMaxMS.

@@ -186,6 +186,19 @@ func (l *Ledger) removeChild(kid *resource) {
 	l.touchResource(kid)
 }
 
+// Child returns a read view of the child of a name.
+func (l *Ledger) Child(template uint64, name string) (Resource, bool) {
+	t, ok := l.resources[template]
+	if !ok {
+		return Resource{}, false
+	}
+	i, ok := t.searchChild(name)
+	if !ok {
+		return Resource{}, false
+	}
+	return t.kids[i].view(l.now), true
+}
+
 // Children returns read views of the children of a template, sorted by name.
 func (l *Ledger) Children(template uint64) []Resource {
 	t, ok := l.resources[template]

@@ -27,6 +27,9 @@ func (s *Spec) cap(rate int64) int64 {
 	return min(mulDiv(s.Limit, usd, rate), totalMax)
 }
 
+// CapIn is the limit in nano-USD at the rate of a month (yyyymm): the cap of a period that opens in it.
+func (s *Spec) CapIn(period uint32) int64 { return s.cap(s.rate(period)) }
+
 // month is the open month of a budget's time zone; while none is known it is later than any.
 func (l *Ledger) month(s *Spec) uint32 {
 	if i, ok := l.searchZone(zone(s.Timezone)); ok {

@@ -90,7 +90,8 @@ func (l *Ledger) prepare(index uint64, specs []Spec) (sorted []Spec, next uint64
 	// Ids are never given twice, also not within one index.
 	next = max(index*ordinalsMax, l.lastID+1)
 	if fresh > 0 && next+fresh > (index+1)*ordinalsMax {
-		return nil, 0, fmt.Errorf("%w: %d new ones at index %d, more than fit", ErrSpecs, fresh, index)
+		return nil, 0, fmt.Errorf("%w: %d new ones in one change, at most %d: apply them in parts", ErrSpecs, fresh,
+			(index+1)*ordinalsMax-min(next, (index+1)*ordinalsMax))
 	}
 	return sorted, next, nil
 }
@@ -272,7 +273,7 @@ func (l *Ledger) updateBuckets(r *resource, spec Spec) {
 	was := *r.spec
 	buckets := []*resource{r}
 	if r.template() && !r.shared() {
-		buckets = r.kids
+		buckets = append(buckets, r.kids...)
 	}
 	for _, b := range buckets {
 		l.refill(b)

@@ -8,9 +8,18 @@ package ledger
 // the last renew; else it stays in suspense, as spent. The old process is fenced. When proven and new it is known to
 // be dead, and the successor takes over its shares.
 func (l *Ledger) FileFinal(f FileFinal) (done bool) {
-	m, ok := l.members[f.Incarnation]
-	if !ok || m.identity != f.Identity || f.Incarnation == f.Successor || malformedCounters(f.Counters) {
+	if malformedFinal(&f) {
 		return true
+	}
+	m, known := l.members[f.Incarnation]
+	switch {
+	case known && m.identity != f.Identity, !known && !l.unheard(&f):
+		return true
+	case !known:
+		if m = l.join(f.Incarnation, f.Identity); m == nil {
+			return false
+		}
+		m.lapsed = true
 	}
 	if !m.lapsed {
 		return false
@@ -36,6 +45,21 @@ func (l *Ledger) FileFinal(f FileFinal) (done bool) {
 	}
 	l.reschedule(m)
 	return true
+}
+
+// unheard says that the process never got through to the ledger and yet spent on a budget: it was cut off from its first
+// renew on, and a soft budget goes on. One that got further is forgotten, with all that it counted.
+func (l *Ledger) unheard(f *FileFinal) bool {
+	if f.Seq > 1 {
+		return false
+	}
+	for i := range f.Counters {
+		c := &f.Counters[i]
+		if p := l.pool(c.Resource, c.Period); p != nil && p.countable() && p.res.budget() && c.Spent > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // raiseSpent books what a journal says was spent on a budget and is not booked yet. More than can be is disputed: it

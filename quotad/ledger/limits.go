@@ -96,6 +96,10 @@ func malformed(r *Renew) bool {
 	return doubles(ids, cmp.Compare[uint64])
 }
 
+func malformedFinal(f *FileFinal) bool {
+	return f.Incarnation == 0 || f.Incarnation == f.Successor || len(f.Identity) > nameMax || malformedCounters(f.Counters)
+}
+
 func malformedCounters(cs []Counter) bool {
 	if len(cs) > countersMax {
 		return true

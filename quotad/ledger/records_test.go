@@ -20,6 +20,10 @@ func recordsOf(l *Ledger) records {
 	for _, r := range l.Resources() {
 		s, _ := l.ResourceState(r.ID)
 		out.Resources = append(out.Resources, s)
+		for _, kid := range l.Children(r.ID) {
+			s, _ := l.ResourceState(kid.ID)
+			out.Resources = append(out.Resources, s)
+		}
 	}
 	for _, m := range l.Members() {
 		s, _ := l.MemberState(m.Incarnation)
@@ -39,7 +43,7 @@ func (r records) equal(o records) bool { return reflect.DeepEqual(plain(r), plai
 func plain(r records) records {
 	for i := range r.Resources {
 		s := &r.Resources[i]
-		s.AlertPermille = some(s.AlertPermille)
+		s.AlertPermille, s.Rates = some(s.AlertPermille), some(s.Rates)
 		for k := range s.Periods {
 			s.Periods[k].AlertedPermille = some(s.Periods[k].AlertedPermille)
 			s.Periods[k].CreditIDs = some(s.Periods[k].CreditIDs)
@@ -52,6 +56,7 @@ func plain(r records) records {
 	for i := range r.Members {
 		r.Members[i].Asks = some(r.Members[i].Asks)
 	}
+	r.Fairness = Fairness{Weights: some(r.Fairness.Weights), Reserves: some(r.Fairness.Reserves)}
 	r.Periods, r.Resources, r.Counters, r.Members = some(r.Periods), some(r.Resources), some(r.Counters), some(r.Members)
 	return r
 }
@@ -84,6 +89,7 @@ func reload(t interface {
 type mirror struct {
 	now       int64
 	periods   []Period
+	fairness  Fairness
 	resources map[uint64]ResourceState
 	counters  map[CounterKey]CounterState
 	members   map[uint64]MemberState
@@ -97,7 +103,7 @@ func newMirror() *mirror {
 
 func (m *mirror) follow(l *Ledger) {
 	rs, cs, ms, periods := l.Touched()
-	m.now = l.Now()
+	m.now, m.fairness = l.Now(), l.Fairness()
 	if periods {
 		m.periods = l.Periods()
 	}
@@ -124,7 +130,7 @@ func follow[K comparable, V any](m map[K]V, key K, get func(K) (V, bool)) {
 func (m *mirror) ledger(t *testing.T, cfg Config) *Ledger {
 	t.Helper()
 	var r records
-	r.Now, r.Periods = m.now, m.periods
+	r.Now, r.Periods, r.Fairness = m.now, m.periods, m.fairness
 	for _, s := range m.resources {
 		r.Resources = append(r.Resources, s)
 	}

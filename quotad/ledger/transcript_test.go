@@ -17,17 +17,20 @@ var update = flag.Bool("update", false, "rewrite the answers in testdata/*.txt")
 // command its answer on lines that start with ">". The invariants are checked after every command.
 //
 //	at MS                                   time advances
-//	spec OWNER KIND LIMIT [k=v …]           notes a resource: burst, soft, tz, alerts=500,1000
+//	spec OWNER KIND LIMIT [k=v …]           notes a resource: burst, soft, tz, alerts=500,1000, each=name|claimant, keep,
+//	                                        INR=yyyymm:RATE,…
+//	fair [TEAM=WEIGHT …] [CLASS=PERMILLE …] notes how pools are divided
 //	drop OWNER KIND                         notes that it is missing
 //	define INDEX                            defines what is noted
 //	open yyyymm [TZ]                        opens a period
-//	renew INC SEQ [k=v …] [| RES k=v …]     a renew: id, ack, leaving; counters: s, r, held, demand
+//	renew INC SEQ [k=v …] [| RES k=v …]     a renew: id, ack, leaving; counters: s, r, held, demand, left, close
 //	  [| ask ID RES=AMOUNT …]
 //	final INC SEQ by=INC [proven] [| RES s=…]
-//	fence INC · credit RES AMOUNT ID · events · untold · told RES PERMILLE · members · counters INC · show RES
+//	enter INDEX · fence INC · credit RES AMOUNT ID · events · untold · told RES PERMILLE · members · counters INC · show RES
 //	failover                                the state is written to records and loaded again
 //
-// RES is owner.kind, for budgets with @yyyymm; the name stays bound to the id it had last, also when that is deleted.
+// RES is owner.kind, for budgets with @yyyymm, of a child with [NAME]; the name stays bound to the id it had last, also
+// when that is deleted. In asks, RES with [NAME] stands for the template and the name.
 func TestTranscripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -55,6 +58,7 @@ type player struct {
 	t     *testing.T
 	l     *Ledger
 	specs []Spec
+	fair  Fairness
 	ids   map[string]uint64 // by owner.kind
 	names map[uint64]string
 	out   strings.Builder
@@ -72,6 +76,7 @@ func playTranscript(t *testing.T, text string) string {
 			continue
 		}
 		p.command(line)
+		p.meet()
 		if err := p.l.CheckTouched(); err != nil {
 			t.Fatalf("after %q: %v", line, err)
 		}
@@ -94,6 +99,7 @@ func (p *player) number(s string) int64 {
 
 var kinds = map[string]Kind{
 	"requests": Requests, "input": InputTokens, "output": OutputTokens, "total": TotalTokens, "money": Money,
+	"calls": Calls,
 }
 
 var shortages = map[Shortage]string{
@@ -121,6 +127,10 @@ func (p *player) command(line string) {
 		p.renew(words, parts[1:])
 	case "final":
 		p.final(words, parts[1:])
+	case "enter":
+		p.l.Enter(uint64(p.number(words[1])))
+	case "fair":
+		p.setFair(words[1:])
 	case "fence":
 		p.l.Fence(uint64(p.number(words[1])))
 	case "credit":
@@ -184,6 +194,16 @@ func (p *player) spec(words []string) {
 			s.Hard = false
 		case "tz":
 			s.Timezone = v
+		case "each":
+			s.Each = map[string]Each{"name": EachName, "claimant": EachClaimant}[v]
+		case "keep":
+			s.KeepMS = p.number(v)
+		case "INR":
+			s.Currency = k
+			for r := range strings.SplitSeq(v, ",") {
+				month, rate, _ := strings.Cut(r, ":")
+				s.Rates = append(s.Rates, Rate{Period: uint32(p.number(month)), PerUSDNano: p.number(rate)})
+			}
 		case "alerts":
 			for a := range strings.SplitSeq(v, ",") {
 				s.AlertPermille = append(s.AlertPermille, p.number(a))
@@ -196,7 +216,7 @@ func (p *player) spec(words []string) {
 }
 
 func (p *player) define(index uint64) {
-	if err := p.l.Define(index, p.specs, Fairness{}); err != nil {
+	if err := p.l.Define(index, p.specs, p.fair); err != nil {
 		p.say("%v", err)
 	}
 	for _, r := range p.l.Resources() {
@@ -210,6 +230,31 @@ func (p *player) define(index uint64) {
 			p.say("%s is %d<<12|%d", name, r.ID>>12, r.ID&(1<<12-1))
 		}
 		p.ids[name], p.names[r.ID] = r.ID, name
+	}
+}
+
+func (p *player) setFair(words []string) {
+	p.fair = Fairness{}
+	for _, w := range words {
+		k, v, _ := strings.Cut(w, "=")
+		if _, isClass := classOf(k); isClass {
+			p.fair.Reserves = append(p.fair.Reserves, ClassReserve{Class: k, Permille: p.number(v)})
+		} else {
+			p.fair.Weights = append(p.fair.Weights, TeamWeight{Team: k, Weight: p.number(v)})
+		}
+	}
+}
+
+// meet learns the ids of new children.
+func (p *player) meet() {
+	for _, t := range p.l.Resources() {
+		for _, kid := range p.l.Children(t.ID) {
+			name := fmt.Sprintf("%s[%s]", p.names[t.ID], kid.Name)
+			if p.ids[name] != kid.ID {
+				p.say("%s is %d<<12|%d", name, kid.ID>>12, kid.ID&(1<<12-1))
+			}
+			p.ids[name], p.names[kid.ID] = kid.ID, name
+		}
 	}
 }
 
@@ -229,6 +274,7 @@ func (p *player) resource(name string) (uint64, uint32) {
 }
 
 func (p *player) name(id uint64, period uint32) string {
+	p.meet()
 	name, ok := p.names[id]
 	if !ok {
 		name = fmt.Sprintf("#%d", id)
@@ -244,7 +290,13 @@ func (p *player) counter(words []string) Counter {
 	c.Resource, c.Period = p.resource(words[0])
 	for _, w := range words[1:] {
 		k, v, _ := strings.Cut(w, "=")
+		if k == "close" {
+			c.Close = true
+			continue
+		}
 		switch n := p.number(v); k {
+		case "left":
+			c.ProviderLeft = &n
 		case "s":
 			c.Spent = n
 		case "r":
@@ -284,7 +336,9 @@ func (p *player) renew(words, parts []string) {
 		for _, w := range words[2:] {
 			name, amount, _ := strings.Cut(w, "=")
 			n := Need{Amount: p.number(amount)}
-			n.Resource, n.Period = p.resource(name)
+			template, child, _ := strings.Cut(name, "[")
+			n.Name = strings.TrimSuffix(child, "]")
+			n.Resource, n.Period = p.resource(template)
 			a.Needs = append(a.Needs, n)
 		}
 		r.Asks = append(r.Asks, a)
@@ -366,7 +420,7 @@ func (p *player) show(name string) {
 		p.say("gone")
 		return
 	}
-	if r.Spec.Kind != Money {
+	if r.Spec.Kind < Money {
 		p.say("level=%d out=%d idle=%d sharers=%d shares=%d lapsed=%d", r.Level, r.Outstanding, r.Idle, r.Sharers, r.Shares,
 			r.LapsedShares)
 		return

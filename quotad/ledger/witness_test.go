@@ -23,6 +23,7 @@ func TestAdmissionBound(t *testing.T) {
 		slack         int64
 		drop, restart int64 // per mille: of messages; a second, of processes
 		cuts          bool  // pods are cut off for up to 30 s
+		each          Each  // a pool has each process as a claimant of its own
 		least         int64 // share of the limit that must get through, per mille
 	}{
 		{name: "leases", sides: 4, limit: 600, burst: 100, perSec: 10, drop: 20, least: 950},
@@ -30,6 +31,10 @@ func TestAdmissionBound(t *testing.T) {
 		{name: "bad network", sides: 4, limit: 600, burst: 600, perSec: 8, drop: 400, cuts: true},
 		{name: "crash loop", sides: 6, limit: 600, burst: 60, perSec: 5, drop: 50, restart: 300, cuts: true},
 		{name: "asks only when short", sides: 5, limit: 600, burst: 50, perSec: 5, asks: 5, slack: 25, drop: 50, least: 950},
+		{name: "claimants", sides: 5, limit: 600, burst: 50, perSec: 5, asks: 5, slack: 25, drop: 20, each: EachClaimant, least: 950},
+		{name: "claimants that crash", sides: 6, limit: 600, burst: 50, perSec: 5, asks: 5, slack: 25, drop: 50, restart: 100,
+			cuts: true, each: EachClaimant},
+		{name: "users of one name", sides: 5, limit: 600, burst: 50, perSec: 5, asks: 5, slack: 25, drop: 50, each: EachName, least: 950},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -38,7 +43,8 @@ func TestAdmissionBound(t *testing.T) {
 				w := &witness{l: New(Config{}), rng: rng, limit: tt.limit, burst: tt.burst, drop: tt.drop, asks: tt.asks, cuts: tt.cuts}
 				w.level = (tt.burst + tt.slack) * perUnit
 				w.most = w.level
-				spec := Spec{Scope: "org", Kind: Requests, Limit: tt.limit, Burst: tt.burst}
+				spec := Spec{Scope: "org", Kind: Requests, Limit: tt.limit, Burst: tt.burst, Each: tt.each}
+				w.each = tt.each
 				if err := w.l.Define(1, []Spec{spec}, Fairness{}); err != nil {
 					rt.Fatal(err)
 				}
@@ -69,6 +75,7 @@ type witness struct {
 	rng          *rand.Rand
 	now          int64
 	res          uint64
+	each         Each
 	limit, burst int64
 	drop, asks   int64
 	cuts         bool
@@ -89,6 +96,8 @@ type packet struct {
 // pod is an honest sidecar: it uses a lease only until 10 s after it first sent the renew that brought it.
 type pod struct {
 	inc, seq      uint64
+	name          string // what it asks for
+	id            uint64 // of its counter; 0: not known yet
 	g, f, s, r, h int64
 	ends          []int64 // of running requests
 	deadline      int64
@@ -102,7 +111,16 @@ type pod struct {
 
 func (w *witness) pod() *pod {
 	w.lastInc++
-	return &pod{inc: w.lastInc, next: w.now + w.rng.Int64N(2000)}
+	p := &pod{inc: w.lastInc, next: w.now + w.rng.Int64N(2000)}
+	switch w.each {
+	case Whole:
+		p.id = w.res
+	case EachName:
+		p.name = "u"
+	case EachClaimant:
+		p.name = "standard/" + string(rune('a'+p.inc%20))
+	}
+	return p
 }
 
 func (p *pod) balance() int64 { return p.g - p.f - p.s - p.r - p.h }
@@ -183,11 +201,12 @@ func (w *witness) renew(p *pod) {
 	} else if idle > 2*p.demand {
 		p.r += idle - 2*p.demand
 	}
-	r := &Renew{Incarnation: p.inc, Seq: p.seq, Counters: []Counter{
-		{Resource: w.res, Spent: p.s, Returned: p.r, Held: p.h, Demand: p.demand},
-	}}
+	r := &Renew{Incarnation: p.inc, Seq: p.seq}
+	if p.id != 0 {
+		r.Counters = []Counter{{Resource: p.id, Spent: p.s, Returned: p.r, Held: p.h, Demand: p.demand}}
+	}
 	if p.waiting > 0 {
-		r.Asks = []Ask{{ID: p.seq, Needs: []Need{{Resource: w.res, Amount: p.waiting}}}}
+		r.Asks = []Ask{{ID: p.seq, Needs: []Need{{Resource: w.res, Amount: p.waiting, Name: p.name}}}}
 	}
 	p.demand /= 2
 	p.flight, p.first, p.next = r, w.now, w.now+1600+w.rng.Int64N(800)
@@ -198,6 +217,7 @@ func (w *witness) send(p *pod) {
 	r, first := *p.flight, p.first
 	for copies := w.rng.Int64N(8) / 7; copies >= 0; copies-- { // some arrive twice
 		w.post(p, func() {
+			w.l.Enter(uint64(w.now) + 2)
 			w.l.Advance(w.now)
 			reply := w.l.Renew(r)
 			w.post(p, func() { w.answer(p, first, reply) })
@@ -225,7 +245,14 @@ func (w *witness) answer(p *pod, first int64, reply RenewReply) {
 		return
 	}
 	p.flight = nil
-	p.g, p.f = max(p.g, reply.Grants[0].Granted), max(p.f, reply.Grants[0].Forfeited)
+	for _, g := range reply.Grants {
+		switch {
+		case g.Gone && g.Resource == p.id:
+			p.id, p.g, p.f, p.s, p.r, p.h, p.ends = 0, 0, 0, 0, 0, 0, nil // what runs still settles to nobody
+		case g.Resource == p.id || p.id == 0 && g.Of == w.res:
+			p.id, p.g, p.f = g.Resource, max(p.g, g.Granted), max(p.f, g.Forfeited)
+		}
+	}
 	p.deadline = first + reply.UsableForMS
 	for _, a := range reply.Asks {
 		if n := p.waiting; a.Granted && w.now < p.deadline && p.balance() >= n {

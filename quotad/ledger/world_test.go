@@ -60,6 +60,7 @@ type side struct {
 type book struct {
 	res     uint64
 	period  uint32
+	child   bool
 	g, f    int64
 	s, r, h int64
 }
@@ -80,7 +81,17 @@ var worldSpecs = []Spec{
 	{Scope: "team", Owner: "a", Kind: Requests, Limit: 100, Burst: 7},
 	{Scope: "team", Owner: "b", Kind: Money, Limit: 5000, AlertPermille: []int64{900}},
 	{Scope: "team", Owner: "c", Kind: Money, Limit: 777, Hard: true, Timezone: "Asia/Kolkata"},
+	{Scope: "team", Owner: "d", Kind: Money, Limit: 60_000, Hard: true, Currency: "INR", Rates: []Rate{
+		{Period: 202601, PerUSDNano: 87e9}, {Period: 202603, PerUSDNano: 91_500_000_000},
+	}},
+	{Scope: "end_user", Owner: "a", Kind: Requests, Limit: 60, Burst: 5, Each: EachName},
+	{Scope: "run", Owner: "a", Kind: Money, Limit: 3000, Hard: true, Each: EachName, KeepMS: 100_000},
+	{Scope: "run", Owner: "a", Kind: Calls, Limit: 20, Hard: true, Each: EachName, KeepMS: 50_000},
+	{Scope: "deployment", Owner: "m", Kind: TotalTokens, Limit: 6000, Burst: 500, Each: EachClaimant},
 }
+
+// worldNames are what asks call children: users, runs, and claimants of pools, some of them not well named.
+var worldNames = []string{"interactive/a", "interactive/b", "standard/a", "batch/a", "batch/b", "u1", "r1", "", "a/b/c"}
 
 // define changes limits up and down, and deletes and makes resources again.
 func (w *world) define() {
@@ -94,12 +105,20 @@ func (w *world) define() {
 		case 1:
 			specs[i].Limit = specs[i].Limit * w.draw(4) / 2
 		case 2:
-			specs[i].Hard = !specs[i].Hard
+			specs[i].Hard = !specs[i].Hard || specs[i].Each != Whole // runs are hard
+			if specs[i].KeepMS > 0 {
+				specs[i].KeepMS = 1000 + w.draw(50_000)
+			}
 		case 3:
 			specs[i].Timezone = ""
 		}
 	}
-	if err := w.do(func(l *Ledger) any { return l.Define(w.index, specs, Fairness{}) }); err != nil {
+	var fair Fairness
+	if w.draw(1) == 0 {
+		fair.Weights = []TeamWeight{{Team: "b", Weight: 1 + w.draw(3)}}
+		fair.Reserves = []ClassReserve{{Class: "batch", Permille: w.draw(150)}, {Class: "standard", Permille: 0}}
+	}
+	if err := w.do(func(l *Ledger) any { return l.Define(w.index, specs, fair) }); err != nil {
 		panic(err)
 	}
 	for _, r := range w.l.Resources() {
@@ -109,6 +128,8 @@ func (w *world) define() {
 
 // step plays one operation.
 func (w *world) step() {
+	w.index++
+	w.do(func(l *Ledger) any { l.Enter(w.index); return nil })
 	op := w.draw(99)
 	switch {
 	case op < 12:
@@ -207,9 +228,18 @@ func (w *world) renew(s *side) {
 	w.meet(s)
 	for _, b := range s.books {
 		w.use(b)
-		r.Counters = append(r.Counters, Counter{
-			Resource: b.res, Period: b.period, Spent: b.s, Returned: b.r, Held: b.h, Demand: w.draw(200),
-		})
+		c := Counter{
+			Resource: b.res, Period: b.period, Spent: b.s, Returned: b.r, Held: b.h, Demand: w.draw(200), Granted: b.g,
+		}
+		if b.child && b.h == 0 && w.draw(3) == 0 {
+			b.r += max(0, b.balance())
+			c.Returned, c.Demand, c.Close = b.r, 0, true
+		}
+		if b.child && w.draw(5) == 0 {
+			left := w.draw(700)
+			c.ProviderLeft = &left
+		}
+		r.Counters = append(r.Counters, c)
 	}
 	for range w.draw(2) {
 		if len(s.books) > 0 {
@@ -233,7 +263,7 @@ func (w *world) renew(s *side) {
 // meet opens books on resources that s does not know yet.
 func (w *world) meet(s *side) {
 	for _, r := range w.l.Resources() {
-		if w.draw(2) > 0 {
+		if w.draw(2) > 0 || r.Spec.Each != Whole {
 			continue
 		}
 		period := uint32(0)
@@ -270,12 +300,21 @@ func (w *world) ask(s *side) Ask {
 	s.askID++
 	a := Ask{ID: s.askID}
 	for _, b := range s.books {
-		if w.draw(2) == 0 {
+		if w.draw(2) == 0 && !b.child {
 			a.Needs = append(a.Needs, Need{Resource: b.res, Period: b.period, Amount: 1 + w.draw(300)})
 		}
 	}
+	for _, r := range w.l.Resources() {
+		if r.Spec.Each != Whole && w.draw(2) == 0 {
+			n := Need{Resource: r.ID, Amount: 1 + w.draw(40), Name: worldNames[w.draw(int64(len(worldNames)-1))]}
+			if w.draw(9) == 0 {
+				n.Name = fmt.Sprint("flood", w.draw(5000))
+			}
+			a.Needs = append(a.Needs, n)
+		}
+	}
 	if len(a.Needs) == 0 {
-		a.Needs = []Need{{Resource: s.books[0].res, Period: s.books[0].period, Amount: 1}}
+		a.Needs = []Need{{Resource: s.books[0].res, Amount: 1}}
 	}
 	return a
 }
@@ -328,6 +367,10 @@ func (w *world) hear(s *side, reply RenewReply) {
 	}
 	s.shares = reply.Shares
 	for _, g := range reply.Grants {
+		known := slices.ContainsFunc(s.books, func(b *book) bool { return b.res == g.Resource && b.period == g.Period })
+		if g.Of != 0 && !known && !g.Gone {
+			s.books = append(s.books, &book{res: g.Resource, child: true})
+		}
 		s.books = slices.DeleteFunc(s.books, func(b *book) bool {
 			return g.Gone && b.res == g.Resource && b.period == g.Period
 		})

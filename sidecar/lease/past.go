@@ -149,9 +149,10 @@ func (p *past) holdIDs() []uint64 {
 	return ids
 }
 
-// final is the totals with every reservation spent in full; nil when quotad was never told of this process.
+// final is the totals with every reservation spent in full; nil when there is nothing to tell. Also a process that never
+// sent a renew may have spent, past a soft budget, under its predecessor's shares.
 func (p *past) final() *final {
-	if p.seq == 0 {
+	if p.seq == 0 && len(p.totals) == 0 && len(p.holds) == 0 {
 		return nil
 	}
 	for _, h := range p.holds {

@@ -149,10 +149,9 @@ func (s *Service) CreditBudget(ctx context.Context, req *connect.Request[adminv1
 // creditable is the open budget of a team, or of one of its runs; nil when there is none.
 func creditable(m *replica.Machine, team, run string) *adminv1.Budget {
 	if run != "" {
-		for _, kid := range children(m, registry.ScopeRun, team, ledger.Money) {
-			if open, ok := kid.Open(); ok && kid.Name == run {
-				return budgetTo(kid, open, heldOf(m))
-			}
+		kid, ok := m.Ledger.Child(templateOf(m, registry.ScopeRun, team, ledger.Money), run)
+		if open, known := kid.Open(); ok && known {
+			return budgetTo(kid, open, heldOf(m))
 		}
 		return nil
 	}

@@ -3,6 +3,7 @@ package api
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strings"
 
@@ -29,11 +30,11 @@ func (s *Service) ListRuns(ctx context.Context, req *connect.Request[adminv1.Lis
 		return nil, badInput("limit: must be 1 to %d", runsMax)
 	}
 	team := req.Msg.GetTeam()
-	out := &adminv1.ListRunsResponse{}
-	known := false
+	var known bool
+	var found runs
 	err := s.read(ctx, func(m *replica.Machine) {
 		if _, known = m.Registry.Team(team); known {
-			out.Runs = runs(m, team)
+			found = runsOf(m, team)
 		}
 	})
 	switch {
@@ -42,56 +43,66 @@ func (s *Service) ListRuns(ctx context.Context, req *connect.Request[adminv1.Lis
 	case !known:
 		return nil, missing("no team %q", team)
 	}
-	out.Total = int64(len(out.GetRuns()))
-	out.Runs = out.GetRuns()[:min(limit, len(out.GetRuns()))]
-	return connect.NewResponse(out), nil
+	all := found.list()
+	return connect.NewResponse(&adminv1.ListRunsResponse{Total: int64(len(all)), Runs: all[:min(limit, len(all))]}), nil
 }
 
-// runs lists a team's runs, those that spent most first. A run has a budget of money, one of calls, or both.
-func runs(m *replica.Machine, team string) []*adminv1.Run {
-	held := heldOf(m)
-	byID := map[string]*adminv1.Run{}
-	for _, kind := range [...]ledger.Kind{ledger.Money, ledger.Calls} {
-		for _, kid := range children(m, registry.ScopeRun, team, kind) {
+// runs are a team's, as the ledger has them: each has a budget of money, one of calls, or both. There may be many, so
+// they are put in order when the ledger is free again.
+type runs struct {
+	money, calls []ledger.Resource
+	held         holds
+	now          int64
+}
+
+func runsOf(m *replica.Machine, team string) runs {
+	return runs{
+		money: m.Ledger.Children(templateOf(m, registry.ScopeRun, team, ledger.Money)),
+		calls: m.Ledger.Children(templateOf(m, registry.ScopeRun, team, ledger.Calls)),
+		held:  heldOf(m), now: m.Ledger.Now(),
+	}
+}
+
+// templateOf finds a resource that is one for each name; 0 is none.
+func templateOf(m *replica.Machine, scope, owner string, kind ledger.Kind) uint64 {
+	for _, r := range m.Ledger.Resources() {
+		if r.Spec.Scope == scope && r.Spec.Owner == owner && r.Spec.Kind == kind {
+			return r.ID
+		}
+	}
+	return 0
+}
+
+// list puts those that spent most first.
+func (rs runs) list() []*adminv1.Run {
+	byID := make(map[string]*adminv1.Run, max(len(rs.money), len(rs.calls)))
+	each := func(kids []ledger.Resource, fill func(r *adminv1.Run, open ledger.BudgetPeriodState, held int64)) {
+		for _, kid := range kids {
 			open, ok := kid.Open()
 			if !ok {
 				continue
 			}
-			idle := max(0, m.Ledger.Now()-kid.UsedMS)
+			idle := max(0, rs.now-kid.UsedMS)
 			r := byID[kid.Name]
 			if r == nil {
 				r = &adminv1.Run{Id: kid.Name, IdleMs: idle}
 				byID[kid.Name] = r
 			}
 			r.IdleMs = min(r.GetIdleMs(), idle)
-			running := held[at{kid.ID, open.Period}]
-			if kind == ledger.Calls {
-				r.Calls, r.MaxCalls = open.Settled+running+open.Suspense, open.Cap
-				continue
-			}
-			r.SettledNano, r.OutstandingNano, r.HeldNano, r.SuspenseNano = open.Settled, open.Outstanding, running, open.Suspense
-			r.FreeNano, r.CapNano, r.CreditsNano = open.Free, open.Cap, open.Credits
+			fill(r, open, rs.held[at{kid.ID, open.Period}])
 		}
 	}
-	out := make([]*adminv1.Run, 0, len(byID))
-	for _, r := range byID {
-		out = append(out, r)
-	}
-	slices.SortFunc(out, func(a, b *adminv1.Run) int {
+	each(rs.money, func(r *adminv1.Run, open ledger.BudgetPeriodState, held int64) {
+		r.SettledNano, r.OutstandingNano, r.HeldNano, r.SuspenseNano = open.Settled, open.Outstanding, held, open.Suspense
+		r.FreeNano, r.CapNano, r.CreditsNano = open.Free, open.Cap, open.Credits
+	})
+	each(rs.calls, func(r *adminv1.Run, open ledger.BudgetPeriodState, held int64) {
+		r.Calls, r.MaxCalls = open.Settled+held+open.Suspense, open.Cap
+	})
+	return slices.SortedFunc(maps.Values(byID), func(a, b *adminv1.Run) int {
 		return cmp.Or(-cmp.Compare(a.GetSettledNano(), b.GetSettledNano()), -cmp.Compare(a.GetCalls(), b.GetCalls()),
 			strings.Compare(a.GetId(), b.GetId()))
 	})
-	return out
-}
-
-// children lists those of a resource that is one for each name.
-func children(m *replica.Machine, scope, owner string, kind ledger.Kind) []ledger.Resource {
-	for _, r := range m.Ledger.Resources() {
-		if r.Spec.Scope == scope && r.Spec.Owner == owner && r.Spec.Kind == kind {
-			return m.Ledger.Children(r.ID)
-		}
-	}
-	return nil
 }
 
 // namesOf counts the runs and end users of a team, or of all that have some.

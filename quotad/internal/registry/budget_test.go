@@ -3,12 +3,9 @@ package registry
 import (
 	"errors"
 	"fmt"
-	"math/big"
 	"slices"
 	"strings"
 	"testing"
-
-	"pgregory.net/rapid"
 
 	"github.com/sluice-gateway/sluice/quotad/ledger"
 )
@@ -182,40 +179,6 @@ func TestUnrated(t *testing.T) {
 	if got := applied(t, small).Unrated(202601); len(got) > 0 {
 		t.Errorf("dollars: %v", got)
 	}
-}
-
-func TestInUSD(t *testing.T) {
-	for _, tc := range []struct {
-		name         string
-		amount, rate Nano
-		want         Nano
-		ok           bool
-	}{
-		{"even", 440_000e9, 88e9, 5_000e9, true},
-		{"rounded down", 100e9, 88e9, 1_136_363_636, true},
-		{"dearer than a dollar", 3e9, 307_000_000, 9_771_986_970, true},
-		{"next to nothing", 1, rateMax, 0, true},
-		{"nothing", 0, 88e9, 0, true},
-		{"a billion", moneyMax, 1e9, moneyMax, true},
-		{"more than a billion", moneyMax, 1e9 - 1, moneyMax, false},
-		{"beyond 64 bits", moneyMax, 1, 0, false},
-		{"negative", -1, 1e9, 0, false},
-		{"no rate", 1, 0, 0, false},
-	} {
-		if got, ok := tc.amount.InUSD(tc.rate); got != tc.want || ok != tc.ok {
-			t.Errorf("%s: %d at %d: got %d %v, want %d %v", tc.name, tc.amount, tc.rate, got, ok, tc.want, tc.ok)
-		}
-	}
-	rapid.Check(t, func(t *rapid.T) {
-		amount := rapid.Int64Range(0, moneyMax).Draw(t, "amount")
-		rate := rapid.Int64Range(rateMin, rateMax).Draw(t, "rate")
-		want := new(big.Int).Mul(big.NewInt(amount), big.NewInt(1e9))
-		want.Div(want, big.NewInt(rate))
-		got, ok := Nano(amount).InUSD(Nano(rate))
-		if ok != (want.Cmp(big.NewInt(moneyMax)) <= 0) || ok && int64(got) != want.Int64() {
-			t.Fatalf("%d at %d: got %d %v, want %s", amount, rate, got, ok, want)
-		}
-	})
 }
 
 func TestPoolsAndFairness(t *testing.T) {

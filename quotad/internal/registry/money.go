@@ -3,7 +3,6 @@ package registry
 import (
 	"cmp"
 	"fmt"
-	"math/bits"
 	"slices"
 
 	"github.com/sluice-gateway/sluice/quotad/ledger"
@@ -11,49 +10,6 @@ import (
 
 // Amounts stand in the currency they were written in and are converted where they are used: a budget's by the ledger,
 // once, when its month opens.
-
-// RateIn is the rate of a month: its own, or else the newest earlier one. ok is false when there is neither.
-// rates ascend by month.
-func RateIn(rates []ledger.Rate, month uint32) (perUSD Nano, ok bool) {
-	for _, r := range slices.Backward(rates) {
-		if r.Period <= month {
-			return Nano(r.PerUSDNano), true
-		}
-	}
-	return 0, false
-}
-
-// inMonth converts an amount at the rate of a month. Without one, which is refused at apply, the oldest must do.
-func inMonth(amount Nano, rates []ledger.Rate, month uint32) Nano {
-	perUSD, ok := RateIn(rates, month)
-	if !ok && len(rates) > 0 {
-		perUSD = Nano(rates[0].PerUSDNano)
-	}
-	usd, _ := amount.InUSD(perUSD)
-	return usd
-}
-
-// LimitIn is a resource's limit, in nano-dollars if it is one of money, at the rate of a month (yyyymm).
-func LimitIn(s ledger.Spec, month uint32) int64 {
-	if s.Currency == "" {
-		return s.Limit
-	}
-	return int64(inMonth(Nano(s.Limit), s.Rates, month))
-}
-
-// InUSD converts an amount at a rate, rounded down. ok is false when the result, or the amount, is beyond what may be
-// counted.
-func (n Nano) InUSD(perUSD Nano) (nano Nano, ok bool) {
-	if n < 0 || perUSD <= 0 {
-		return 0, false
-	}
-	hi, lo := bits.Mul64(uint64(n), 1e9)
-	if hi >= uint64(perUSD) { // it would not fit 64 bits
-		return 0, false
-	}
-	q, _ := bits.Div64(hi, lo, uint64(perUSD))
-	return Nano(min(q, moneyMax)), q <= moneyMax
-}
 
 // currency is what amounts are in that do not say.
 func (s *state) currency() string {
@@ -152,7 +108,8 @@ func (c *checker) checkAmounts(v value, add func(path, format string, args ...an
 			add(a.currencyPath, "there is no rate of %s: "+cure, code, code)
 		}
 		for _, r := range c.s.rates[code] {
-			if _, ok := a.nano.InUSD(Nano(r.PerUSDNano)); !ok {
+			spec := ledger.Spec{Limit: int64(a.nano), Currency: code, Rates: []ledger.Rate{r}}
+			if spec.CapIn(r.Period) > moneyMax {
 				add(a.path, "is more than %s dollars at the rate of %d", formatDecimal(moneyMax, nanoDigits), r.Period)
 				break
 			}
@@ -177,8 +134,7 @@ func (r *Registry) Unrated(month uint32) []Problem {
 	var out []Problem
 	missing := func(code string) bool {
 		currency, rates := r.state.foreign(code)
-		_, ok := RateIn(rates, month)
-		return currency != "" && !ok
+		return currency != "" && (len(rates) == 0 || rates[0].Period > month)
 	}
 	add := func(ref Ref, path, code string) {
 		out = append(out, Problem{Ref: ref, Path: path, What: fmt.Sprintf(
@@ -203,5 +159,6 @@ func (r *Registry) RequestCap(t Team, month uint32) Nano {
 	if currency == "" || t.RequestCap == 0 {
 		return t.RequestCap
 	}
-	return max(1, inMonth(t.RequestCap, rates, month)) // 0 would be none
+	spec := ledger.Spec{Limit: int64(t.RequestCap), Currency: currency, Rates: rates}
+	return max(1, Nano(spec.CapIn(month))) // 0 would be none
 }

@@ -75,10 +75,13 @@ func drawOps(rt *rapid.T, m *Machine) []*raftlogv1.Op {
 			id := fmt.Sprint("t", one("team"))
 			o := teamObject(rt, id, rapid.SampledFrom([]string{"", "Asia/Kolkata"}).Draw(rt, "zone"),
 				rapid.Int64Range(1, 1e12).Draw(rt, "cap"), rapid.Int64Range(1, 1e6).Draw(rt, "rpm"))
+			if rapid.Bool().Draw(rt, "names") {
+				o = namesObject(rt, id)
+			}
 			if rapid.IntRange(0, 3).Draw(rt, "delete") == 0 {
 				o.SpecJson = nil
 			}
-			op = changeOp(o)
+			op = changeOp(append(drawShared(rt), o)...)
 		case 1:
 			op = sealOp(fmt.Sprint("s", one("secret")))
 		case 2:
@@ -117,16 +120,56 @@ func drawOps(rt *rapid.T, m *Machine) []*raftlogv1.Op {
 			}
 			r.Seq += one("seq") - 1
 			for i := range rapid.Uint64Range(0, 2).Draw(rt, "asks") {
-				r.Asks = append(r.Asks, &raftlogv1.Ask{Id: i + 1, Needs: []*raftlogv1.Need{
-					{Resource: drawResource(rt, m), Period: rapid.SampledFrom([]uint32{0, 202601}).Draw(rt, "period"),
-						Amount: rapid.Int64Range(1, 1e6).Draw(rt, "need")},
-				}})
+				r.Asks = append(r.Asks, &raftlogv1.Ask{Id: i + 1, Needs: []*raftlogv1.Need{drawNeed(rt, m)}})
 			}
 			op.Op = &raftlogv1.Op_Renew{Renew: r}
 		}
 		ops = append(ops, op)
 	}
 	return ops
+}
+
+// namesObject is a team with what is one for each run and each end user.
+func namesObject(rt *rapid.T, id string) *raftlogv1.Object {
+	o := registry.Team{
+		ID: id, Weight: rapid.Int64Range(1, 3).Draw(rt, "weight"),
+		RunBudget: &registry.RunBudget{
+			Max: registry.Nano(rapid.Int64Range(1, 1e6).Draw(rt, "run")), MaxCalls: 5, Lifetime: registry.Millis(rapid.Int64Range(1, 40_000).Draw(rt, "lifetime")),
+		},
+		EndUserLimits: &registry.Limits{RPM: rapid.Int64Range(1, 100).Draw(rt, "user rpm")},
+	}.Object()
+	return object(o.Kind, o.ID, string(o.Spec))
+}
+
+// drawShared draws what teams share: a pool, how it is divided, and the currency.
+func drawShared(rt *rapid.T) []*raftlogv1.Object {
+	out := []*raftlogv1.Object{object("fx", "2026-01", fmt.Sprintf(`{"INR":%d}`, rapid.IntRange(79, 81).Draw(rt, "rate")))}
+	if rapid.Bool().Draw(rt, "rupees") {
+		out = append(out, object("currency", "org", `{"code":"INR"}`))
+	}
+	if rapid.Bool().Draw(rt, "pool") {
+		out = append(out, object("deployment", "d", fmt.Sprintf(
+			`{"provider":"openai","base_url":"http://h","model":"m","unpriced":"allow","limits":{"rpm":%d}}`, rapid.IntRange(1, 100).Draw(rt, "rented"))),
+			object("org", "org", fmt.Sprintf(`{"classes":{"interactive":0.6,"standard":0.2,"batch":0.%d}}`, rapid.IntRange(0, 2).Draw(rt, "batch"))))
+	}
+	return out
+}
+
+// drawNeed draws a need of a resource, in some name where it is one for each.
+func drawNeed(rt *rapid.T, m *Machine) *raftlogv1.Need {
+	n := &raftlogv1.Need{Resource: drawResource(rt, m), Amount: rapid.Int64Range(1, 1e6).Draw(rt, "need")}
+	spec, _, _, ok := m.Ledger.Spec(n.GetResource())
+	switch {
+	case ok && spec.Each == ledger.EachClaimant:
+		n.Name = rapid.SampledFrom([]string{"interactive/t1", "batch/t1", "standard/t2"}).Draw(rt, "claimant")
+	case ok && spec.Each == ledger.EachName:
+		n.Name = rapid.SampledFrom([]string{"", "a", "b"}).Draw(rt, "name")
+	default:
+		n.Period = rapid.SampledFrom([]uint32{0, 202601}).Draw(rt, "period")
+		return n
+	}
+	n.Amount = rapid.Int64Range(1, 60).Draw(rt, "small need")
+	return n
 }
 
 func drawResource(rt *rapid.T, m *Machine) uint64 {
@@ -139,11 +182,22 @@ func drawResource(rt *rapid.T, m *Machine) uint64 {
 
 func drawCounters(rt *rapid.T, m *Machine) []*raftlogv1.Counter {
 	var out []*raftlogv1.Counter
+	var rs []ledger.Resource
 	for _, r := range m.Ledger.Resources() {
+		if r.Spec.Each == ledger.Whole {
+			rs = append(rs, r)
+		}
+		rs = append(rs, m.Ledger.Children(r.ID)...)
+	}
+	for _, r := range rs {
 		if rapid.Bool().Draw(rt, "has") {
 			c := &raftlogv1.Counter{
 				Resource: r.ID, Spent: rapid.Int64Range(0, 100).Draw(rt, "spent"), Demand: rapid.Int64Range(0, 1e5).Draw(rt, "demand"),
-				Held: rapid.Int64Range(0, 10).Draw(rt, "held"),
+				Held: rapid.Int64Range(0, 10).Draw(rt, "held"), Close: rapid.IntRange(0, 5).Draw(rt, "close") == 0,
+				Granted: rapid.Int64Range(0, 200).Draw(rt, "granted"),
+			}
+			if r.Spec.Each == ledger.EachClaimant && rapid.Bool().Draw(rt, "told") {
+				c.ProviderLeft = proto.Int64(rapid.Int64Range(0, 100).Draw(rt, "provider left"))
 			}
 			if p, ok := r.Open(); ok {
 				c.Period = p.Period

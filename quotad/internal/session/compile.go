@@ -99,7 +99,7 @@ func monthsOf(l *ledger.Ledger) months {
 func compileResource(res ledger.Resource, months months) *quotav1.Resource {
 	p := &quotav1.Resource{
 		Id: res.ID, Scope: res.Spec.Scope, Owner: res.Spec.Owner, Kind: quotav1.Kind(res.Spec.Kind),
-		Limit: registry.LimitIn(res.Spec, months[res.Spec.Timezone]), Burst: res.Spec.Burst, Hard: res.Spec.Hard,
+		Limit: res.Spec.CapIn(months[res.Spec.Timezone]), Burst: res.Spec.Burst, Hard: res.Spec.Hard,
 		Each: quotav1.Each(res.Spec.Each),
 	}
 	if open, ok := res.Open(); ok {
