@@ -41,6 +41,18 @@ func (r *resource) mayDraw(amount int64) bool {
 	return left >= 0
 }
 
+// turnMS says in how many milliseconds it may be the turn of a claimant of a contested pool to draw an amount: when its
+// account is above 0 again, or else soon, since what is ahead of it may be drawn at any time.
+func (r *resource) turnMS(amount, rate int64) int64 {
+	switch {
+	case r.aside >= amount:
+		return 1
+	case r.aside > 0:
+		return divideEveryMS
+	}
+	return max(divideEveryMS, mulDiv(-r.aside, max(r.of.pools[0].claimants, 1), rate))
+}
+
 // rank finds a claimant's class and weight by its name, "class/team". What is not named so has the last class.
 func (r *resource) rank(f *fairness) {
 	name, team := r.name, ""

@@ -116,11 +116,11 @@ func (r *resource) waitMS(now, need int64) int64 {
 		}
 		wait = (lack-1)/rate + 1
 	}
-	if b != r && b.contested() && r.aside <= 0 { // its turn comes when its account is above 0
+	if b != r && b.contested() {
 		if rate == 0 {
 			return stalledRetryMS
 		}
-		wait = max(wait, divideEveryMS, mulDiv(-r.aside, max(b.pools[0].claimants, 1), rate))
+		wait = max(wait, r.turnMS(min(need, 2*bucketMax)*perUnit, rate))
 	}
 	if need > b.spec.Burst-b.pools[0].idle {
 		wait = max(wait, idleReturnMS) // refill alone cannot get there
