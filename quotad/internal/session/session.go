@@ -106,6 +106,7 @@ type session struct {
 	mu        sync.Mutex
 	acked     uint64    // configuration in force there
 	lastRenew time.Time // zero before the first
+	renewing  uint64    // seq of the renew that is under way; 0: none
 	strayed   bool      // it named what it may not, and the log says so
 }
 
@@ -200,6 +201,9 @@ func (s *Server) read(ctx context.Context, c *session, received <-chan *quotav1.
 				c.mu.Lock()
 				c.acked = ack.GetVersion()
 				c.mu.Unlock()
+				continue
+			}
+			if r := m.GetRenew(); r != nil && !c.begin(r) {
 				continue
 			}
 			select {
