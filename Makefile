@@ -9,7 +9,7 @@ DEVFLAGS  = $(OFFSET:%=-offset %) -upstream "$(UPSTREAM)" -model "$(MODEL)"
 LDFLAGS   = -ldflags "-X main.version=$(VERSION)"
 
 .DEFAULT_GOAL := help
-.PHONY: help build run up test test-race test-system test-sdk sim fuzz lint gen check
+.PHONY: help build run up test test-race test-system test-sdk sim bench-quota fuzz lint gen check
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ test-sdk: ## unmodified SDKs against a running sidecar: Go, and Node and Python 
 
 sim: build ## SEEDS (200) seeded worlds of sidecar lease machines and the ledger; a failing one is named with its replay
 	@bin/bench sim --seeds $(SEEDS)
+
+bench-quota: build ## lease operations a second, latencies, failover, start: quotad beside a bare Raft (QUOTAFLAGS="--parts failover --length 5s")
+	@bin/bench quota $(QUOTAFLAGS)
 
 fuzz: ## every fuzz target for FUZZTIME (10s)
 	@for p in $$($(GO) list ./...); do \
