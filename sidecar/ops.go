@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 	"github.com/sluice-gateway/sluice/sidecar/lease"
 )
 
@@ -80,6 +81,16 @@ func (s *Sidecar) collect() {
 	gauge("sluice_usage_write_errors", "Writes of usage events that failed.", func() float64 {
 		return float64(s.usage.Stats().WriteErrors)
 	})
+	for _, scope := range []string{exchange.ScopeEndUser, exchange.ScopeRun} {
+		s.metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "sluice_live_names", Help: "End users or runs with a request in the last ten minutes, where they are limited.",
+			ConstLabels: prometheus.Labels{"scope": scope},
+		}, func() float64 { return float64(s.gateway.Names(scope).Live) }))
+		s.metrics.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "sluice_shared_names_total", Help: "Requests of end users or runs beyond the bound of their key, which share one.",
+			ConstLabels: prometheus.Labels{"scope": scope},
+		}, func() float64 { return float64(s.gateway.Names(scope).Overflow) }))
+	}
 	const admitted, admittedHelp = "sluice_admissions_total", "Requests admitted, by where the balance came from."
 	counter(admitted, admittedHelp, prometheus.Labels{"from": "lease"}, func(l lease.Stats) uint64 { return l.LocalAdmissions })
 	counter(admitted, admittedHelp, prometheus.Labels{"from": "ask"}, func(l lease.Stats) uint64 { return l.AskedAdmissions })

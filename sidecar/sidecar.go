@@ -147,8 +147,12 @@ func (s *Sidecar) restore() {
 		s.acked.Store(snap.GetVersion())
 		s.cluster.Store(&snap.ClusterId)
 	}
-	lost := s.lease.Predecessor()
-	for _, h := range lost {
+	lost := 0
+	for _, h := range s.lease.Predecessor() {
+		if !gateway.HasRow(h.Note) {
+			continue
+		}
+		lost++
 		e, err := gateway.LostEvent(s.policy.Rules(), h.Note)
 		if err != nil {
 			s.log.Error("a lost request has no usage row; its money is accounted for", zap.Error(err))
@@ -156,8 +160,8 @@ func (s *Sidecar) restore() {
 		}
 		s.usage.Record(e)
 	}
-	if len(lost) > 0 {
-		s.log.Warn("the last process ended with requests open; they count as spent in full", zap.Int("requests", len(lost)))
+	if lost > 0 {
+		s.log.Warn("the last process ended with requests open; they count as spent in full", zap.Int("requests", lost))
 	}
 }
 

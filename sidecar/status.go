@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
+	"github.com/sluice-gateway/sluice/sidecar/internal/gateway"
 	"github.com/sluice-gateway/sluice/sidecar/internal/link"
 	"github.com/sluice-gateway/sluice/sidecar/internal/policy"
 	"github.com/sluice-gateway/sluice/sidecar/internal/route"
@@ -26,6 +28,9 @@ type status struct {
 	Lease         leaseStatus    `json:"lease"`
 	Usage         usage.Stats    `json:"usage"`
 	Deployments   []route.Health `json:"deployments"`
+
+	EndUsers gateway.NameCounts `json:"end_users"` // of keys whose team limits them; never who
+	Runs     gateway.NameCounts `json:"runs"`
 }
 
 func (s *Sidecar) status() status {
@@ -34,6 +39,7 @@ func (s *Sidecar) status() status {
 		Identity: s.cfg.Identity, Build: s.build, Incarnation: strconv.FormatUint(l.Incarnation, 16),
 		Draining: s.draining.Load(), ConfigVersion: s.acked.Load(), SnapshotFault: s.snapshotFaults(), Quotad: s.link.State(),
 		Lease: leaseStatusOf(l, s.policy.Rules()), Usage: s.usage.Stats(), Deployments: s.router.Health(time.Now()),
+		EndUsers: s.gateway.Names(exchange.ScopeEndUser), Runs: s.gateway.Names(exchange.ScopeRun),
 		Problems: []string{},
 	}
 	problem := func(is bool, text string) {
@@ -103,9 +109,12 @@ type resource struct {
 	Scope string `json:"scope,omitempty"`
 	Owner string `json:"owner,omitempty"`
 	Kind  string `json:"kind,omitempty"` // as in the codes of refusals
+	// Names is how many names have a balance here of what is one for each: end users, runs, the claimants of a pool. The
+	// numbers are their sums.
+	Names int `json:"names,omitempty"`
 }
 
-// limitStatus counts requests or tokens, since this process began.
+// limitStatus counts requests, tokens or calls, since this process began.
 type limitStatus struct {
 	resource
 	Granted   int64 `json:"granted"`
@@ -117,10 +126,10 @@ type limitStatus struct {
 	Demand    int64 `json:"demand"`
 }
 
-// budgetStatus counts money in one period.
+// budgetStatus counts money in one period, or in runs.
 type budgetStatus struct {
 	resource
-	Period        string `json:"period"` // yyyy-mm
+	Period        string `json:"period,omitempty"` // yyyy-mm; none for runs
 	GrantedNano   int64  `json:"granted_nano,string"`
 	SpentNano     int64  `json:"spent_nano,string"`
 	ReturnedNano  int64  `json:"returned_nano,string"`
@@ -155,7 +164,11 @@ func leaseStatusOf(l lease.Stats, rules *policy.Rules) leaseStatus {
 	}
 	for _, c := range l.Counters {
 		name := resourceOf(c.Resource, rules)
-		if c.Period == 0 {
+		name.Names = c.Names
+		period := ""
+		if c.Period != 0 {
+			period = fmt.Sprintf("%04d-%02d", c.Period/100, c.Period%100)
+		} else if name.Kind != exchange.Money.String() {
 			out.Limits = append(out.Limits, limitStatus{
 				resource: name, Granted: c.Granted, Spent: c.Spent, Returned: c.Returned, Forfeited: c.Forfeited,
 				Held: c.Held, Balance: c.Balance, Demand: c.Demand,
@@ -163,7 +176,7 @@ func leaseStatusOf(l lease.Stats, rules *policy.Rules) leaseStatus {
 			continue
 		}
 		out.Budgets = append(out.Budgets, budgetStatus{
-			resource: name, Period: fmt.Sprintf("%04d-%02d", c.Period/100, c.Period%100),
+			resource: name, Period: period,
 			GrantedNano: c.Granted, SpentNano: c.Spent, ReturnedNano: c.Returned, ForfeitedNano: c.Forfeited,
 			HeldNano: c.Held, BalanceNano: c.Balance, DemandNano: c.Demand,
 		})

@@ -19,12 +19,15 @@ import (
 func TestResourcesByName(t *testing.T) {
 	rules, err := policy.Compile(&quotav1.Snapshot{Resources: []*quotav1.Resource{
 		{Id: 1, Scope: "key", Owner: "app", Kind: quotav1.Kind_KIND_TOTAL_TOKENS}, {Id: 2, Scope: "org", Owner: "org", Kind: quotav1.Kind_KIND_MONEY},
+		{Id: 5, Scope: "run", Owner: "red", Kind: quotav1.Kind_KIND_MONEY, Each: quotav1.Each_EACH_NAME},
+		{Id: 6, Scope: "deployment", Owner: "gpt", Kind: quotav1.Kind_KIND_REQUESTS, Each: quotav1.Each_EACH_CLAIMANT},
 	}})
 	must(t, err)
 	stats := lease.Stats{
 		LastReplyAge: -1,
-		Counters:     []lease.CounterStats{{Resource: 1, Spent: 5}, {Resource: 2, Period: 202612, Spent: 7}, {Resource: 3, Period: 202701}, {Resource: 4}},
-		Shares:       []lease.ShareStats{{Resource: 1, PerMinute: 9}, {Resource: 4}},
+		Counters: []lease.CounterStats{{Resource: 1, Spent: 5}, {Resource: 2, Period: 202612, Spent: 7}, {Resource: 3, Period: 202701}, {Resource: 4},
+			{Resource: 5, Names: 12}, {Resource: 6, Names: 2}},
+		Shares: []lease.ShareStats{{Resource: 1, PerMinute: 9}, {Resource: 4}},
 	}
 	names := func(rules *policy.Rules) string {
 		b, err := json.Marshal(leaseStatusOf(stats, rules))
@@ -32,7 +35,7 @@ func TestResourcesByName(t *testing.T) {
 		var out []string
 		for _, list := range []string{"limits", "budgets", "shares"} {
 			for _, r := range gjson.GetBytes(b, list).Array() {
-				out = append(out, strings.Join([]string{r.Get("id").Raw, r.Get("scope").Str, r.Get("owner").Str, r.Get("kind").Str, r.Get("period").Str}, "/"))
+				out = append(out, strings.Join([]string{r.Get("id").Raw, r.Get("scope").Str, r.Get("owner").Str, r.Get("kind").Str, r.Get("period").Str, r.Get("names").Raw}, "/"))
 			}
 		}
 		if age := gjson.GetBytes(b, "last_reply_age_ms"); age.Type != gjson.Null || !age.Exists() {
@@ -40,10 +43,11 @@ func TestResourcesByName(t *testing.T) {
 		}
 		return strings.Join(out, " ")
 	}
-	if got, want := names(rules), "/key/app/tokens_per_minute/ 4//// /org/org/budget/2026-12 3////2027-01 /key/app/tokens_per_minute/ 4////"; got != want {
+	if got, want := names(rules), "/key/app/tokens_per_minute// 4///// /deployment/gpt/requests_per_minute//2 "+
+		"/org/org/budget/2026-12/ 3////2027-01/ /run/red/budget//12 /key/app/tokens_per_minute// 4/////"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	if got, want := names(nil), "1//// 4//// 2////2026-12 3////2027-01 1//// 4////"; got != want {
+	if got, want := names(nil), "1///// 4///// 5/////12 6/////2 2////2026-12/ 3////2027-01/ 1///// 4/////"; got != want {
 		t.Errorf("without a configuration: got %s, want %s", got, want)
 	}
 }

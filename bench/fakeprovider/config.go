@@ -27,6 +27,7 @@ type Config struct {
 	ModelSettings map[string]Settings // apply after Defaults, by model name
 	Rules         []Rule              // apply after ModelSettings, the first that fires
 	Prices        map[string]Price    // by model name; "*" stands for every other model
+	Limits        map[string]Limits   // by model name; a model without has none
 
 	RecordsMax int  // requests remembered, 1..1,048,576; default 10,000
 	Detail     bool // records keep header names and the first 64 KiB of the body
@@ -136,7 +137,7 @@ func (c Config) Validate() error {
 	}
 	faults = append(faults, Control{
 		Keys: &c.Keys, Models: &c.Models, Defaults: &c.Defaults, ModelSettings: &c.ModelSettings,
-		Rules: &c.Rules, Prices: &c.Prices,
+		Rules: &c.Rules, Prices: &c.Prices, Limits: &c.Limits,
 	}.Validate())
 	return errors.Join(faults...)
 }
@@ -152,6 +153,7 @@ type Control struct {
 	Rules         *[]Rule              `json:"rules,omitempty"`
 	AddRules      []Rule               `json:"add_rules,omitempty"` // behind the rules in force
 	Prices        *map[string]Price    `json:"prices,omitempty"`
+	Limits        *map[string]Limits   `json:"limits,omitempty"` // all begin full
 }
 
 // Validate reports every fault of the change together.
@@ -189,6 +191,16 @@ func (c Control) Validate() error {
 		}
 		if len(*c.Prices) > modelsMax {
 			add("prices: %d models, at most %d", len(*c.Prices), modelsMax)
+		}
+	}
+	if c.Limits != nil {
+		for _, model := range slices.Sorted(maps.Keys(*c.Limits)) {
+			if !(*c.Limits)[model].valid() {
+				add("limits %q: want 0..%d", model, limitMax)
+			}
+		}
+		if len(*c.Limits) > modelsMax {
+			add("limits: %d models, at most %d", len(*c.Limits), modelsMax)
 		}
 	}
 	return errors.Join(faults...)

@@ -24,6 +24,7 @@ const (
 	detailBytesMax    = 64 << 10
 	nameBytesMax      = 256              // model, key and id strings kept in a record; the rest is cut off
 	hangMax           = 15 * time.Minute // a hang ends by itself after this, as a clean cut
+	limitMax          = 1_000_000_000    // units a minute; above it the setting is refused
 	controlBytesMax   = 1 << 20          // body of a control call; above it 413
 	readHeaderTimeout = 10 * time.Second
 	idleTimeout       = 2 * time.Minute

@@ -46,6 +46,7 @@ type call struct {
 	req      request
 	b        Behavior
 	prompt   Usage // the prompt's part of the usage
+	rates    rateState
 	names    answerNames
 	zip      *gzip.Writer // for FaultGzip
 }
@@ -123,6 +124,9 @@ func (c *call) answer(price **Price) result {
 		return c.refuse(OutcomeInvalid, *bad)
 	}
 	c.prompt = promptUsage(req.promptTokens(), &c.b)
+	if wait, ok := c.withinLimits(); !ok {
+		return c.limited(wait)
+	}
 	fault := string(c.b.Fault)
 	if c.b.Fault == FaultStatus {
 		fault = strconv.Itoa(c.b.Status)
@@ -174,6 +178,48 @@ func (c *call) decide(key string) (*refusal, *Price) {
 		}
 	}
 	return nil, rs.price(c.req.model)
+}
+
+// withinLimits takes the request from the model's limits, if it has any, or says how long it has to wait.
+func (c *call) withinLimits() (wait time.Duration, ok bool) {
+	if c.endpoint == EndpointCountTokens {
+		return 0, true
+	}
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	l := c.s.rules.limiters[c.req.model]
+	if l == nil {
+		return 0, true
+	}
+	wait, ok = l.take(time.Now(), c.dialect, &c.req, c.prompt)
+	c.rates = l.state()
+	return wait, ok
+}
+
+// limited answers a request that is beyond the model's limits.
+func (c *call) limited(wait time.Duration) result {
+	h := c.w.Header()
+	c.setIDs(h)
+	h.Set("Retry-After", decimal(int64(math.Ceil(wait.Seconds()))))
+	h.Set("Retry-After-Ms", decimal(wait.Milliseconds()))
+	c.rates.set(c.dialect, h, time.Now())
+	c.s.witness.headed(c.e, http.StatusTooManyRequests)
+	writeJSON(c.w, http.StatusTooManyRequests, c.dialect.errorBody("req_"+c.names.id,
+		refusal{status: http.StatusTooManyRequests, message: "Rate limit reached."}))
+	return result{outcome: OutcomeRateLimited}
+}
+
+// produced notes output that was written.
+func (c *call) produced(tokens int64) {
+	c.s.witness.progress(c.e, tokens)
+	if c.dialect != anthropic {
+		return // it was counted when the request came
+	}
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	if l := c.s.rules.limiters[c.req.model]; l != nil {
+		l.produced(time.Now(), tokens)
+	}
 }
 
 // act answers an admitted request.
@@ -268,6 +314,7 @@ func (c *call) head(status int, contentType string) {
 	h := c.w.Header()
 	h.Set("Content-Type", contentType)
 	c.setIDs(h)
+	c.rates.set(c.dialect, h, time.Now())
 	c.dialect.setRateHeaders(h, c.b.Rate, time.Now())
 	if c.zip != nil {
 		h.Set("Content-Encoding", "gzip")

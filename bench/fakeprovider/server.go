@@ -212,6 +212,8 @@ type ruleset struct {
 	perModel map[string]Settings
 	rules    []ruleState
 	prices   map[string]Price
+	limits   map[string]Limits
+	limiters map[string]*limiter // by model that has limits
 }
 
 type ruleState struct {
@@ -223,7 +225,7 @@ type ruleState struct {
 func newRuleset(cfg Config) *ruleset {
 	rs := &ruleset{}
 	rs.apply(Control{Keys: &cfg.Keys, Models: &cfg.Models, StrictModels: &cfg.StrictModels, Defaults: &cfg.Defaults,
-		ModelSettings: &cfg.ModelSettings, Rules: &cfg.Rules, Prices: &cfg.Prices}, time.Now())
+		ModelSettings: &cfg.ModelSettings, Rules: &cfg.Rules, Prices: &cfg.Prices, Limits: &cfg.Limits}, time.Now())
 	return rs
 }
 
@@ -265,6 +267,12 @@ func (rs *ruleset) apply(c Control, now time.Time) {
 	if c.Prices != nil {
 		rs.prices = *c.Prices
 	}
+	if c.Limits != nil {
+		rs.limits, rs.limiters = *c.Limits, map[string]*limiter{}
+		for model, l := range rs.limits {
+			rs.limiters[model] = newLimiter(l, now)
+		}
+	}
 }
 
 // describe is the current state as a control body, without the keys' secrets.
@@ -277,9 +285,10 @@ func (rs *ruleset) describe() Control {
 	for _, state := range rs.rules {
 		rules = append(rules, state.Rule)
 	}
-	models, strict, defaults, perModel, prices := rs.models, rs.strict, rs.defaults, rs.perModel, rs.prices
+	models, strict, defaults, perModel := rs.models, rs.strict, rs.defaults, rs.perModel
+	prices, limits := rs.prices, rs.limits
 	return Control{Keys: &keys, Models: &models, StrictModels: &strict, Defaults: &defaults, ModelSettings: &perModel,
-		Rules: &rules, Prices: &prices}
+		Rules: &rules, Prices: &prices, Limits: &limits}
 }
 
 // fire returns the settings of the first rule that fires for a request and counts it.

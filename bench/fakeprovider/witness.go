@@ -20,6 +20,7 @@ const (
 	OutcomeCancelled    Outcome = "cancelled"    // the client closed before the answer was complete
 	OutcomeUnauthorized Outcome = "unauthorized" // 401: key unknown
 	OutcomeInvalid      Outcome = "invalid"      // refused as malformed: 400, 404, 413
+	OutcomeRateLimited  Outcome = "rate_limited" // 429: beyond Limits
 )
 
 // Record is what the witness knows of one request. Times are Unix nanoseconds, 0 when it did not happen.
@@ -48,7 +49,7 @@ type Record struct {
 	Body            string   `json:"body,omitempty"`          // with Config.Detail
 }
 
-// Counts are totals over requests. Received is the sum of the five outcomes and of the requests still open. Tokens and
+// Counts are totals over requests. Received is the sum of the six outcomes and of the requests still open. Tokens and
 // money are added when a request ends.
 type Counts struct {
 	Received     int64            `json:"received"`
@@ -57,6 +58,7 @@ type Counts struct {
 	Cancelled    int64            `json:"cancelled"`
 	Unauthorized int64            `json:"unauthorized"`
 	Invalid      int64            `json:"invalid"`
+	RateLimited  int64            `json:"rate_limited"`
 	ByFault      map[string]int64 `json:"by_fault"` // ended requests that had a fault put in
 	PromptTokens int64            `json:"prompt_tokens"`
 	OutputTokens int64            `json:"output_tokens"`
@@ -307,6 +309,8 @@ func (c *Counts) add(r *Record, unpriced bool) {
 		c.Unauthorized++
 	case OutcomeInvalid:
 		c.Invalid++
+	case OutcomeRateLimited:
+		c.RateLimited++
 	default:
 		panic("BUG: a request ended with outcome " + string(r.Outcome))
 	}

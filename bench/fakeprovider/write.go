@@ -60,7 +60,7 @@ func (c *call) body(p bodyPlan) result {
 		return c.cancelled(p.served)
 	}
 	if res.served.Output > 0 {
-		c.s.witness.progress(c.e, res.served.Output)
+		c.produced(res.served.Output)
 	}
 	return res
 }
@@ -73,7 +73,7 @@ func (c *call) halfBody(p bodyPlan) result {
 		return c.cancelled(p.served)
 	}
 	if p.served.Output > 0 {
-		c.s.witness.progress(c.e, p.served.Output)
+		c.produced(p.served.Output)
 	}
 	if c.b.Fault == FaultHang {
 		return c.hang(p.served)
@@ -182,7 +182,7 @@ func (c *call) tokens(a *answer, out streamer, strike int64) result {
 		}
 		if pending > 0 {
 			sent += pending
-			c.s.witness.progress(c.e, pending)
+			c.produced(pending)
 		}
 		buffer, pending = buffer[:0], 0
 		return true

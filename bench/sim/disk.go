@@ -60,9 +60,12 @@ func (d *disk) survive(p *process, f fate) fate {
 			f = killedKept
 			break
 		}
-		// A file that was put back is another file, by its inode: its shares are not inherited.
-		if now = old; p.s.w.plan.sameFile {
-			d.heritage = &old
+		// Beside the disk there is a mark of the newest state, so that the old one proves nothing. Where the mark is gone
+		// with the process, quotad tells it by its seq. No share is inherited: a file that was put back is another file,
+		// by its inode, or the mark tells.
+		now = old
+		if p.s.w.plan.marked || p.s.w.chance(500) {
+			now.final.Proven = false
 		}
 	default:
 		for _, unfiled := range d.finals {
@@ -84,7 +87,7 @@ func (d *disk) older(p *process) (journal, bool) {
 	if !ok {
 		return journal{}, false
 	}
-	if p.s.w.plan.unseen {
+	if p.s.w.plan.marked {
 		for _, c := range d.copies {
 			if c.final.Seq >= m.Seq && c.at <= p.s.w.now-6*time.Second {
 				return c, true

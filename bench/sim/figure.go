@@ -17,6 +17,9 @@ const (
 	firstExhausted
 	jainIndex
 	utilisation
+	teamPart
+	batchFloor
+	modestPart
 	leaderRefusals
 	numFigures
 )
@@ -35,6 +38,9 @@ var figures = [numFigures]promised{
 	firstExhausted:  {"of the cap spent when first exhausted, with that request's need", 990, 0, 10},
 	jainIndex:       {"Jain index of equal demands in saturation", 980, 0, 10},
 	utilisation:     {"of a limit used in saturation", 950, 0, 10},
+	teamPart:        {"of its part of a pool got by a team, by class and weight", 900, 0, 10},
+	batchFloor:      {"of its part of a pool got by batch", 900, 0, 10},
+	modestPart:      {"of its wishes got by a team that wants less than its part", 900, 0, 10},
 	leaderRefusals:  {"requests refused for want of a leader", 0, 0, 0},
 }
 

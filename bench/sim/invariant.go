@@ -65,7 +65,7 @@ func find(s *lease.Stats, resource uint64, period uint32) *lease.CounterStats {
 // checkShares: the shares that may be used anywhere sum to the limit at most.
 func (w *world) checkShares() {
 	for _, res := range w.witness.resources {
-		if res.spec.Kind == ledger.Money {
+		if capped(res.spec.Kind) {
 			continue
 		}
 		sum, holders := int64(0), 0
@@ -90,9 +90,9 @@ func (w *world) checkShares() {
 
 // limitMost is the largest limit that may still be in force somewhere.
 func (r *truth) limitMost(now time.Duration) int64 {
-	most := int64(0)
-	for i, l := range r.limits {
-		if i+1 == len(r.limits) || r.limits[i+1].at+lowered > now {
+	most, limits := int64(0), r.top().limits
+	for i, l := range limits {
+		if i+1 == len(limits) || limits[i+1].at+lowered > now {
 			most = max(most, l.perMinute)
 		}
 	}
@@ -109,9 +109,9 @@ func (p *process) checkAdmission(r *request) {
 		if b == nil {
 			continue
 		}
-		money := b.truth.spec.Kind == ledger.Money
+		money := capped(b.truth.spec.Kind)
 		fromLease = fromLease || !money
-		if money && !b.truth.spec.Hard {
+		if money && !b.truth.spec.Hard || b.truth.spec.Each != ledger.Whole {
 			continue
 		}
 		c := find(&stats, b.truth.id, b.period)
@@ -133,6 +133,9 @@ func (q *quotad) inspect() {
 	w.tally.checks[checkLedger]++
 	w.must(q.l.Check())
 	q.checkLapsed()
+	if q.index%64 == 0 {
+		q.checkRuns()
+	}
 	for _, r := range q.l.Resources() {
 		res := w.witness.byID[r.ID]
 		for _, p := range r.Periods {
@@ -169,7 +172,7 @@ func (q *quotad) checkLapsed() {
 
 // checkCovered: what an incarnation has truly spent of a budget was granted to it, but for overruns; so it is not free.
 func (t *witness) checkCovered(a *account, b *balance) {
-	if b.truth.spec.Kind != ledger.Money || a.cloned || b.gone || b.truth.deleted {
+	if !capped(b.truth.spec.Kind) || b.truth.of != nil || a.cloned || b.gone || b.truth.deleted {
 		return
 	}
 	t.w.mustf(b.consumed <= b.granted-b.returned+b.over, checkCovered,
@@ -182,21 +185,27 @@ func (t *witness) checkExhausted(ask *ledger.Ask, res *ledger.AskResult) {
 		if n.Resource != res.Resource {
 			continue
 		}
-		m := t.byID[n.Resource].month(n.Period)
-		there, _ := t.w.quotad.month(n.Resource, n.Period)
+		m := t.need(n.Resource, n.Name).month(n.Period)
+		there, _ := t.w.quotad.month(n.Resource, n.Name, n.Period)
 		m.short = true
 		if m.cap > 0 && !m.capChanged {
 			t.w.measure(firstExhausted, (m.settled+there.Suspense+n.Amount)*1000/m.cap, "resource %d", n.Resource)
 		}
-		t.w.mustf(m.settled+there.Suspense+n.Amount >= m.cap/100*99, checkExhausted,
+		t.w.mustf(m.settled+there.Suspense+n.Amount >= m.cap*99/100, checkExhausted,
 			"need %d of resource %d, settled %d of %d: %+v", n.Amount, n.Resource, m.settled, m.cap, there)
 	}
 }
 
 // checkExhaustedHere: the same of what a caller was told. The sidecar may repeat for a moment what quotad said before
 // the cap went up.
-func (t *witness) checkExhaustedHere(p *process, v lease.Verdict) {
+func (t *witness) checkExhaustedHere(request *request, v lease.Verdict) {
+	p := request.p
 	res := t.byID[v.Resource]
+	for _, n := range request.needs {
+		if n.Resource == v.Resource {
+			res = t.need(n.Resource, n.Name)
+		}
+	}
 	period := uint32(0)
 	for _, r := range p.config.resources {
 		if r.Id == v.Resource {
@@ -204,17 +213,22 @@ func (t *witness) checkExhaustedHere(p *process, v lease.Verdict) {
 		}
 	}
 	m := res.month(period)
-	if res.deleted || p.books.cloned || period != t.w.quotad.open || t.w.now-m.loosened < 10*time.Second {
+	if res.top().deleted || p.books.cloned || res.of == nil && period != t.w.quotad.open || t.w.now-m.loosened < 10*time.Second {
 		return
 	}
-	there, _ := t.w.quotad.month(v.Resource, period)
-	t.w.mustf(m.settled+there.Suspense+v.Needed >= m.cap/100*99, checkExhaustedHere,
+	there, _ := t.w.quotad.month(v.Resource, res.name, period)
+	t.w.mustf(m.settled+there.Suspense+v.Needed >= m.cap*99/100, checkExhaustedHere,
 		"%s, need %d of resource %d, settled %d of %d: %+v", p.s.name, v.Needed, v.Resource, m.settled, m.cap, there)
 }
 
 // month is quotad's view of a budget in a period; false when it keeps it no longer.
-func (q *quotad) month(resource uint64, period uint32) (ledger.BudgetPeriodState, bool) {
+func (q *quotad) month(resource uint64, name string, period uint32) (ledger.BudgetPeriodState, bool) {
 	r, _ := q.l.Resource(resource)
+	for _, kid := range q.l.Children(resource) {
+		if kid.Name == name {
+			r = kid
+		}
+	}
 	for _, p := range r.Periods {
 		if p.Period == period {
 			return p, true
@@ -229,7 +243,12 @@ func (t *witness) checkWhole(was []ledger.CounterState, in *ledger.Renew, rep *l
 		return
 	}
 	for _, c := range t.w.quotad.l.Counters(in.Incarnation) {
-		held := int64(0)
+		held, of, name := int64(0), c.Resource, ""
+		if r, _ := t.w.quotad.l.Resource(c.Resource); r.Of != 0 {
+			of, name = r.Of, r.Name
+		} else if r.Spec.Each != ledger.Whole {
+			continue // it has the shares, and nothing is drawn on it
+		}
 		for _, w := range was {
 			if w.Resource == c.Resource && w.Period == c.Period {
 				held = w.Held
@@ -242,7 +261,7 @@ func (t *witness) checkWhole(was []ledger.CounterState, in *ledger.Renew, rep *l
 		}
 		for i := range in.Asks {
 			for _, n := range in.Asks[i].Needs {
-				if rep.Asks[i].Granted && n.Resource == c.Resource && n.Period == c.Period {
+				if rep.Asks[i].Granted && n.Resource == of && n.Name == name && n.Period == c.Period {
 					held += n.Amount
 				}
 			}

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/sluice-gateway/sluice/quotad/ledger"
@@ -113,15 +114,17 @@ func (s *sidecar) call() {
 	}
 	p := ps[s.w.rng.IntN(len(ps))]
 	team := s.w.rng.IntN(len(s.w.plan.teams))
-	if s.w.load.saturated {
-		team = 0
+	if s.w.load.saturated && !s.w.wants(&team) {
+		return
 	}
-	p.run(func() { p.request(team) })
+	p.run(func() { p.request(team, s.w.now) })
 }
 
 // request is one caller's request, from its arrival until the provider has billed it.
 type request struct {
 	p       *process
+	team    int
+	since   time.Duration
 	books   *account
 	needs   []lease.Need
 	uses    []lease.Need // what it will truly use of them
@@ -130,8 +133,8 @@ type request struct {
 	flows   []int        // beside needs: indexes of what they use of buckets
 }
 
-// request makes a request of a team and tries to have it admitted.
-func (p *process) request(team int) {
+// request makes a request of a team and tries to have it admitted. since is when its caller came first.
+func (p *process) request(team int, since time.Duration) {
 	s, w := p.s, p.s.w
 	if p.config == nil {
 		return
@@ -140,6 +143,7 @@ func (p *process) request(team int) {
 	if len(r.needs) == 0 {
 		return
 	}
+	r.since = since
 	mode := w.plan.teams[team].outage
 	h, v, ask := p.m.Reserve(s.clock(), mode, r.needs, nil)
 	if !ask {
@@ -174,7 +178,7 @@ func (p *process) request(team int) {
 
 func (p *process) newRequest(team int) *request {
 	w := p.s.w
-	r := &request{p: p, books: p.books}
+	r := &request{p: p, books: p.books, team: team}
 	t := &w.plan.teams[team]
 	tokens := 50 + w.rng.Int64N(400)
 	if p.s.habit == huge && !w.load.saturated && w.chance(300) {
@@ -189,9 +193,10 @@ func (p *process) newRequest(team int) *request {
 		used = tokens + w.rng.Int64N(tokens/2)
 		r.over = cost - money
 	}
+	one := ""
 	add := func(scope, owner string, kind ledger.Kind, need, use int64) {
 		if res := p.config.byName[name(scope, owner, kind)]; res != nil {
-			r.needs = append(r.needs, lease.Need{Resource: res.Id, Amount: need})
+			r.needs = append(r.needs, lease.Need{Resource: res.Id, Amount: need, Name: one})
 			r.uses = append(r.uses, lease.Need{Resource: res.Id, Amount: use})
 		}
 	}
@@ -201,8 +206,79 @@ func (p *process) newRequest(team int) *request {
 	if len(r.needs) > 0 {
 		add("key", t.name, ledger.Money, money, cost)
 		add("org", "o", ledger.Money, money, cost)
+		if one = w.userName(); one != "anonymous" {
+			add("end_user", t.name, ledger.Requests, 1, 1)
+		}
+		if one = w.runName(); one != "" {
+			add("run", t.name, ledger.Money, money, cost)
+			add("run", t.name, ledger.Calls, 1, 1)
+		}
+		one = w.claimant(t)
+		add("deployment", "d", ledger.Requests, 1, 1)
+		add("deployment", "d", ledger.TotalTokens, tokens, used)
 	}
 	return r
+}
+
+// userName is whom a request is for. Some users have no room of their own at the sidecar.
+func (w *world) userName() string {
+	switch n := w.rng.IntN(users + 4); {
+	case n < users:
+		return fmt.Sprint("user-", n)
+	case n == users:
+		return ""
+	}
+	return "anonymous"
+}
+
+// runName is one of the runs of the moment; most requests are of none.
+func (w *world) runName() string {
+	if w.chance(500) {
+		return ""
+	}
+	return fmt.Sprint("run-", int(w.now/(20*time.Second))+w.rng.IntN(3))
+}
+
+// claimant names a team's requests at a pool. A request may lower its class.
+func (w *world) claimant(t *team) string {
+	class := t.class
+	if !w.load.saturated && w.chance(100) {
+		class = "batch"
+	}
+	return class + "/" + t.name
+}
+
+// wants picks the team of a caller in saturation: the first, or with a pool any. False: it is one who wants little and
+// has that already.
+func (w *world) wants(team *int) bool {
+	if w.plan.pool == 0 {
+		*team = 0
+		return true
+	}
+	if *team > 0 || !w.plan.modest {
+		return true
+	}
+	// All teams together want three times the pool, so that each wants as much as there is or more.
+	few := w.parts()[0] / 3 * int64(len(w.plan.teams)) * 1000 / (3 * w.plan.pool)
+	return w.chance(int(few))
+}
+
+// patience is how long callers come again in saturation who want less than their part: two renews.
+const patience = 4 * time.Second
+
+// comesAgain has such a caller come again when it was told to. It has one wish, however often it comes.
+func (p *process) comesAgain(r *request, v lease.Verdict) bool {
+	w := p.s.w
+	modest := w.plan.modest && (w.plan.pool > 0 && r.team == 0 || w.plan.pool == 0 && p.s == w.sidecars[0])
+	if !w.load.saturated || !modest || v.Reason != lease.Throttled || w.now+v.RetryAfter-r.since > patience {
+		return false
+	}
+	p.after(v.RetryAfter, func() {
+		if w.load.on {
+			p.request(r.team, r.since)
+		}
+	})
+	return true
 }
 
 // decide is the end of a request's admission. A granted one runs at the provider for a while.
@@ -211,14 +287,17 @@ func (p *process) decide(r *request, h lease.Hold, v lease.Verdict, from *snapsh
 	w.note(p.s.name, "verdict "+v.Reason.String(), int64(v.Resource), v.Needed, v.Left)
 	r.books = p.books
 	p.judgeFailover(v)
-	p.s.wished++
-	if v.OK {
-		p.s.got++
-	}
-	if !v.OK {
-		w.witness.refused(p, v)
+	if p.comesAgain(r, v) {
 		return
 	}
+	p.s.wished++
+	w.plan.teams[r.team].wished++
+	if !v.OK {
+		w.witness.refused(r, v)
+		return
+	}
+	p.s.got++
+	w.plan.teams[r.team].got++
 	w.witness.admitted(r, from, reserved)
 	p.checkAdmission(r)
 	w.after(w.between(w.plan.lasts[0], w.plan.lasts[1]), func() {

@@ -14,6 +14,8 @@ type plan struct {
 	sidecars        int
 	teams           []team
 	specs           []ledger.Spec // of the beginning
+	fairness        ledger.Fairness
+	pool            int64         // requests a minute of the deployment that all draw on; 0: there is none
 	duration        time.Duration // of load under faults, at least
 	ledger          ledger.Config
 	driftMillionths int64 // of sidecars' clocks, fast or slow, at most
@@ -29,9 +31,8 @@ type plan struct {
 	lasts           [2]time.Duration // how long requests run, from and to
 	faultMean       time.Duration
 	mix             []fault      // of injected faults; none: none
-	sameFile        bool         // a disk that is rolled back keeps its inodes: nothing tells the old state by them
 	refundsLate     bool         // a window counts what is given back when it is, not where it was admitted
-	unseen          bool         // and back to a state with a seq that quotad has not seen surpassed
+	marked          bool         // only the mark tells a disk that was rolled back: quotad has seen no later seq
 	script          func(*world) // a scenario's own course of events; nil: none
 }
 
@@ -45,6 +46,10 @@ type team struct {
 	name   string
 	burst  int64 // of its tokens
 	outage lease.Outage
+	class  string // of its requests to a pool
+	weight int64
+
+	wished, got int // requests decided since they were counted from, and those of them that were granted
 }
 
 // calm is a world in which nothing goes wrong.
@@ -58,10 +63,42 @@ func calm(sidecars, teams int) plan {
 }
 
 func (p *plan) addTeam(owner string, requests, tokens int64, outage lease.Outage) {
-	p.teams = append(p.teams, team{name: owner, burst: tokens / 10, outage: outage})
+	p.teams = append(p.teams, team{name: owner, burst: tokens / 10, outage: outage, class: "interactive", weight: 1})
 	p.specs = append(p.specs,
 		ledger.Spec{Scope: "team", Owner: owner, Kind: ledger.Requests, Limit: requests, Burst: requests / 10},
 		ledger.Spec{Scope: "team", Owner: owner, Kind: ledger.TotalTokens, Limit: tokens, Burst: tokens / 10})
+}
+
+// users are how many end users a team has. Each may have an eighth of the team's requests.
+const users = 24
+
+func (p *plan) addUsers(owner string, requests int64) {
+	p.specs = append(p.specs, ledger.Spec{
+		Scope: "end_user", Owner: owner, Kind: ledger.Requests, Each: ledger.EachName, Limit: requests / 8, Burst: requests / 40,
+	})
+}
+
+// runsKept is longer than any world: what becomes of a run that is dropped is a matter of its own.
+const runsKept = 4 * time.Hour
+
+func (p *plan) addRuns(owner string, money, calls int64) {
+	run := ledger.Spec{Scope: "run", Owner: owner, Each: ledger.EachName, Hard: true, KeepMS: runsKept.Milliseconds()}
+	run.Kind, run.Limit = ledger.Money, money
+	p.specs = append(p.specs, run)
+	run.Kind, run.Limit = ledger.Calls, calls
+	p.specs = append(p.specs, run)
+}
+
+// addPool makes everybody draw on one deployment, which is scarce in requests.
+func (p *plan) addPool(requests int64) {
+	p.pool = requests
+	p.specs = append(p.specs,
+		ledger.Spec{Scope: "deployment", Owner: "d", Kind: ledger.Requests, Each: ledger.EachClaimant, Limit: requests, Burst: requests / 10},
+		ledger.Spec{Scope: "deployment", Owner: "d", Kind: ledger.TotalTokens, Each: ledger.EachClaimant, Limit: requests * 2000, Burst: requests * 200})
+	for i := range p.teams {
+		t := &p.teams[i]
+		p.fairness.Weights = append(p.fairness.Weights, ledger.TeamWeight{Team: t.name, Weight: t.weight})
+	}
 }
 
 func (p *plan) addBudget(scope, owner string, limit int64, hard bool) {
@@ -91,6 +128,27 @@ func drawPlan(seed uint64) plan {
 			p.addBudget("key", owner, int64(pick(1, 20, 200))*1_000_000, rng.IntN(4) > 0)
 		}
 	}
+	pooled := rng.IntN(4) == 0
+	if pooled {
+		p.modest = rng.IntN(2) == 0
+		p.teams, p.specs = nil, nil
+		for i := range 2 + rng.IntN(2) {
+			p.addTeam(fmt.Sprint("team-", i), 3000, 3000*500, lease.Outage(1+rng.IntN(3)))
+			p.addBudget("team", p.teams[i].name, int64(pick(50, 300, 100_000))*1_000_000, rng.IntN(4) > 0)
+			p.teams[i].class = classes[rng.IntN(len(classes))]
+			p.teams[i].weight = 1 + rng.Int64N(3)
+		}
+		p.addPool(1200)
+	}
+	for i := range p.teams {
+		t := &p.teams[i]
+		if rng.IntN(2) == 0 {
+			p.addUsers(t.name, p.limitOf(t.name))
+		}
+		if rng.IntN(2) == 0 {
+			p.addRuns(t.name, int64(pick(1, 5, 20))*1_000_000, int64(pick(10, 40, 400)))
+		}
+	}
 	if rng.IntN(2) == 0 {
 		p.addBudget("org", "o", int64(pick(100, 500, 1_000_000))*1_000_000, rng.IntN(3) > 0)
 	}
@@ -103,4 +161,20 @@ func drawPlan(seed uint64) plan {
 	}
 	p.mix = append(p.mix, cutBoth, killKept, leaderChange)
 	return p
+}
+
+// classes are the priority classes of pools, and what each has reserved unless something else is said, in thousandths.
+var (
+	classes  = []string{"interactive", "standard", "batch"}
+	reserves = map[string]int64{"interactive": 600, "standard": 250, "batch": 50}
+)
+
+// limitOf is a team's requests a minute.
+func (p *plan) limitOf(owner string) int64 {
+	for _, s := range p.specs {
+		if s.Scope == "team" && s.Owner == owner && s.Kind == ledger.Requests {
+			return s.Limit
+		}
+	}
+	return 0
 }

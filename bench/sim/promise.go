@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"time"
-
-	"github.com/sluice-gateway/sluice/quotad/ledger"
 )
 
 // This file is what must hold at the end, when everything has healed and is quiet.
@@ -18,19 +16,27 @@ func (w *world) judge() {
 	w.note("", "judge")
 	w.judgeQuiet()
 	for _, res := range w.witness.resources {
-		if res.spec.Kind == ledger.Money {
-			for _, m := range res.months {
-				w.judgeSpend(res, m)
-				w.measureBudget(res, m)
-			}
-			continue
+		w.judgeResource(res)
+		for _, kid := range res.kids {
+			w.judgeResource(kid)
 		}
-		w.tally.checks[checkWindow]++
-		w.must(res.judgeWindows(windowSlack))
-		w.measureWindows(res)
 	}
 	w.judgeSettled()
 	w.measure(settlesWrong, 0, "") // or judgeSettled has broken the world
+}
+
+// judgeResource looks at what was spent of a budget, or admitted by a bucket.
+func (w *world) judgeResource(res *truth) {
+	if capped(res.spec.Kind) {
+		for _, m := range res.months {
+			w.judgeSpend(res, m)
+			w.measureBudget(res, m)
+		}
+		return
+	}
+	w.tally.checks[checkWindow]++
+	w.must(res.judgeWindows(windowSlack))
+	w.measureWindows(res)
 }
 
 // judgeQuiet: a living sidecar without callers keeps nothing, and knows that quotad knows.
@@ -46,6 +52,9 @@ func (w *world) judgeQuiet() {
 		w.mustf(len(s.disk.finals) == 0, checkQuiet, "%s has %d predecessors to file", s.name, len(s.disk.finals))
 		for _, c := range s.p.m.Stats(s.clock()).Counters {
 			w.mustf(c.Balance == 0 && c.Held == 0, checkQuiet, "%s: %+v", s.name, c)
+		}
+		if s.p.books.cloned {
+			continue // its twin may have been granted what it does not know of
 		}
 		for _, c := range w.quotad.l.Counters(s.p.m.Incarnation()) {
 			out := c.Granted - c.Spent - c.Returned - c.Forfeited
@@ -93,10 +102,10 @@ func (r *truth) judgeWindows(slack int64) error {
 		if f.debt {
 			continue // the bucket owes it, and the next admissions wait for it
 		}
-		if over := admitted*perUnit - refilled*slack - least - r.burstMost*slack*60_000; over > 0 {
+		if over := admitted*perUnit - refilled*slack - least - r.top().burstMost*slack*60_000; over > 0 {
 			return fmt.Errorf("%s: %s/%s, kind %d: from %.3f to %.3f s, %d above (limit %d, burst %d)",
 				checkNames[checkWindow], r.spec.Scope, r.spec.Owner, r.spec.Kind, start.Seconds(), f.at.Seconds(),
-				over/perUnit+1, r.limitMost(f.at), r.burstMost)
+				over/perUnit+1, r.limitMost(f.at), r.top().burstMost)
 		}
 	}
 	return nil
@@ -107,7 +116,7 @@ func (r *truth) refill(from, to time.Duration) int64 {
 	sum := int64(0)
 	for at := from; at < to; {
 		next := to
-		for _, l := range r.limits {
+		for _, l := range r.top().limits {
 			for _, change := range [2]time.Duration{l.at, l.at + lowered} {
 				if change > at && change < next {
 					next = change
@@ -128,11 +137,12 @@ func (w *world) judgeSettled() {
 		}
 		w.witness.observe(a.incarnation)
 		for _, b := range a.balances {
-			if _, kept := w.quotad.month(b.truth.id, b.period); kept && !b.gone && !a.cloned {
+			if _, kept := w.quotad.month(b.truth.id, "", b.period); kept && !b.gone && !a.cloned {
 				w.judgeBalance(a, b)
 			}
 		}
 	}
+	w.judgeRuns()
 	for _, r := range w.quotad.l.Resources() {
 		for _, p := range r.Periods {
 			m := w.witness.byID[r.ID].month(p.Period)
@@ -166,9 +176,13 @@ func (w *world) judgeSaturation(from, to time.Duration) {
 	if w.broken != nil {
 		return
 	}
+	if w.plan.pool > 0 {
+		w.judgePool(from, to)
+		return
+	}
 	best, scarcest := int64(0), (*truth)(nil)
 	for _, res := range w.witness.resources {
-		if res.deleted || res.spec.Kind == ledger.Money || res.spec.Owner != w.plan.teams[0].name {
+		if res.deleted || res.spec.Scope != "team" || capped(res.spec.Kind) || res.spec.Owner != w.plan.teams[0].name {
 			continue
 		}
 		used := int64(0)

@@ -36,7 +36,7 @@ type quotad struct {
 	// atPropose is called once when something is proposed next: a leader that is lost then loses it.
 	atPropose func()
 
-	index   uint64 // Raft index of the newest definition
+	index   uint64 // Raft index
 	specs   []ledger.Spec
 	version int           // of the snapshots
 	losses  [2]loss       // the newest first
@@ -68,11 +68,11 @@ func name(scope, owner string, kind ledger.Kind) string {
 }
 
 func newQuotad(w *world) *quotad {
-	q := &quotad{w: w, l: ledger.New(w.plan.ledger), open: 202601, specs: w.plan.specs}
+	q := &quotad{w: w, l: ledger.New(w.plan.ledger), open: 202601, specs: slices.Clone(w.plan.specs)}
 	q.l.OpenPeriods([]ledger.Period{{Period: q.open, EndsMS: int64(q.open)}})
 	q.lead(false)
 	q.index++
-	w.must(q.l.Define(q.index, q.specs, ledger.Fairness{}))
+	w.must(q.l.Define(q.index, q.specs, w.plan.fairness))
 	q.version++
 	w.witness.learn(q.l)
 	q.tickLoop()
@@ -153,6 +153,8 @@ func (q *quotad) propose() {
 // commit applies a batch. Replies are sent by a leader that still leads.
 func (q *quotad) commit(p proposal, answer bool) {
 	before := q.l.Now()
+	q.index++
+	q.l.Enter(q.index)
 	q.l.Advance(p.stamp)
 	now := q.l.Now()
 	q.w.mustf(now >= before && now <= max(before, p.stamp), checkTime, "%d after %d by the stamp %d", now, before, p.stamp)
@@ -249,6 +251,10 @@ func (q *quotad) reload() {
 	for _, r := range q.l.Resources() {
 		s, _ := q.l.ResourceState(r.ID)
 		rs = append(rs, s)
+		for _, kid := range q.l.Children(r.ID) {
+			s, _ := q.l.ResourceState(kid.ID)
+			rs = append(rs, s)
+		}
 	}
 	for _, m := range q.l.Members() {
 		s, _ := q.l.MemberState(m.Incarnation)
@@ -259,6 +265,11 @@ func (q *quotad) reload() {
 	q.w.must(fresh.Load(q.l.Now(), q.l.Periods(), q.l.Fairness(), rs, cs, ms))
 	if !reflect.DeepEqual(fresh.Resources(), q.l.Resources()) || !reflect.DeepEqual(fresh.Members(), q.l.Members()) {
 		q.w.must(fmt.Errorf("a ledger loaded from records is not the one they are of"))
+	}
+	for _, r := range q.l.Resources() {
+		if !reflect.DeepEqual(fresh.Children(r.ID), q.l.Children(r.ID)) {
+			q.w.must(fmt.Errorf("the children of a ledger loaded from records are not those they are of"))
+		}
 	}
 	q.l = fresh
 	q.w.witness.forgetWaits() // they are a hint, and not in the records
@@ -300,9 +311,8 @@ func (q *quotad) change(f func(specs []ledger.Spec) ([]ledger.Spec, bool)) {
 		if !ok {
 			return
 		}
-		q.index++
 		q.specs = specs
-		q.w.must(q.l.Define(q.index, specs, ledger.Fairness{}))
+		q.w.must(q.l.Define(q.index, specs, q.w.plan.fairness))
 		q.checkDefined()
 		q.changed()
 	}})
@@ -328,6 +338,7 @@ func (q *quotad) snapshot() *snapshot {
 	for _, r := range q.l.Resources() {
 		out := &quotav1.Resource{
 			Id: r.ID, Kind: quotav1.Kind(r.Spec.Kind), Limit: r.Spec.Limit, Burst: r.Spec.Burst, Hard: r.Spec.Hard,
+			Scope: r.Spec.Scope, Owner: r.Spec.Owner, Each: quotav1.Each(r.Spec.Each),
 		}
 		if open, ok := r.Open(); ok {
 			out.Period, out.PeriodEndsMs = open.Period, open.EndsMS
@@ -338,22 +349,35 @@ func (q *quotad) snapshot() *snapshot {
 	return snap
 }
 
-// enrich gives everybody money without end.
+// enrich gives everybody money without end. Where a pool is to be the scarce thing, all limits are again as they were.
 func (q *quotad) enrich() {
 	q.change(func(specs []ledger.Spec) ([]ledger.Spec, bool) {
 		for i := range specs {
-			if specs[i].Kind == ledger.Money {
-				specs[i].Limit = plenty
+			s := &specs[i]
+			if capped(s.Kind) {
+				s.Limit = plenty
+			}
+			for k := range q.w.plan.specs {
+				if was := &q.w.plan.specs[k]; q.w.plan.pool > 0 && !capped(s.Kind) &&
+					was.Scope == s.Scope && was.Owner == s.Owner && was.Kind == s.Kind {
+					s.Limit = was.Limit
+				}
 			}
 		}
 		return specs, true
 	})
 }
 
-// requestLimit is the first team's.
+// capped says that a kind never refills.
+func capped(k ledger.Kind) bool { return k == ledger.Money || k == ledger.Calls }
+
+// requestLimit is the pool's, or the first team's.
 func (q *quotad) requestLimit() int64 {
+	if q.w.plan.pool > 0 {
+		return q.w.plan.pool
+	}
 	for _, s := range q.specs {
-		if s.Owner == q.w.plan.teams[0].name && s.Kind == ledger.Requests {
+		if s.Scope == "team" && s.Owner == q.w.plan.teams[0].name && s.Kind == ledger.Requests {
 			return s.Limit
 		}
 	}

@@ -144,9 +144,7 @@ func TestDiskRolledBackThirtyTimes(t *testing.T) {
 			if s.p == nil {
 				return
 			}
-			books := s.p.books
-			s.kill(rolledBack, 100*time.Millisecond)
-			if books.fate == rolledBack {
+			if s.rollsBack() {
 				n++
 			}
 		})
@@ -294,6 +292,85 @@ func TestSharesEndInTimeOnASlowClock(t *testing.T) {
 		w.after(20*time.Second, func() {
 			s.link.cut = [2]bool{true, true}
 			s.p.breakWithin(time.Second)
+		})
+	}
+	runPlan(t, p, nil)
+}
+
+// rollsBack kills the running process, puts its disk back to an older state, and says whether there was one.
+func (s *sidecar) rollsBack() bool {
+	books := s.p.books
+	s.kill(rolledBack, 100*time.Millisecond)
+	return books.fate == rolledBack
+}
+
+// TestDiskRolledBackWhileCutOff: quotad has applied no renew since the old state, so that only the mark tells.
+func TestDiskRolledBackWhileCutOff(t *testing.T) {
+	n := 0
+	p := calm(3, 1)
+	p.marked = true
+	p.addBudget("org", "o", 400_000_000, true)
+	p.script = func(w *world) {
+		s := w.sidecars[0]
+		w.every(40*time.Second, func() {
+			s.link.cut = [2]bool{true, true}
+			s.p.breakWithin(time.Second)
+			w.after(9*time.Second, func() {
+				if s.rollsBack() {
+					n++
+				}
+				s.link.cut = [2]bool{}
+			})
+		})
+	}
+	runPlan(t, p, func(*world) {
+		if n == 0 {
+			t.Error("never rolled back")
+		}
+		n = 0
+	})
+}
+
+func TestSharesOfARolledBackDisk(t *testing.T) {
+	done := false
+	p := calm(1, 1)
+	p.script = func(w *world) {
+		s := w.sidecars[0]
+		for i := range 6 {
+			w.after(time.Duration(5+i)*time.Second, func() { w.join() })
+		}
+		w.after(20*time.Second, func() {
+			w.quotad.lose(60*time.Second, false, false)
+			s.disk.copies = s.disk.copies[:5]
+			done = s.rollsBack()
+		})
+	}
+	runPlan(t, p, func(*world) {
+		if !done {
+			t.Error("not rolled back")
+		}
+		done = false
+	})
+}
+
+// TestWhoWantsLessThanItsPartGetsIt: in saturation all of a bucket may go by asks, in the order in which they come; who
+// comes again when it is told to has what it wants nevertheless.
+func TestWhoWantsLessThanItsPartGetsIt(t *testing.T) {
+	p := calm(5, 1)
+	p.modest = true
+	runPlan(t, p, nil)
+}
+
+// TestRefundsBesideAFullBucket: while a large reservation runs the bucket fills again. What it then gives back is not usable
+// beside the full bucket, or a short window would admit more than the burst.
+func TestRefundsBesideAFullBucket(t *testing.T) {
+	p := calm(2, 1)
+	p.refundsLate = true
+	p.script = func(w *world) {
+		w.every(10*time.Second, func() {
+			for _, s := range w.sidecars {
+				s.habit = huge
+			}
 		})
 	}
 	runPlan(t, p, nil)

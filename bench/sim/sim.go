@@ -12,6 +12,7 @@ package sim
 import (
 	"fmt"
 	"io"
+	"slices"
 	"time"
 )
 
@@ -36,6 +37,7 @@ func Run(seed uint64, trace io.Writer) Result {
 }
 
 func play(seed uint64, p plan, trace io.Writer) Result {
+	p.teams = slices.Clone(p.teams) // they count
 	w := newWorld(seed, p, trace)
 	w.run()
 	r := Result{

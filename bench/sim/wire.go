@@ -11,16 +11,18 @@ import (
 func toLedger(identity string, r *quotav1.Renew) ledger.Renew {
 	out := ledger.Renew{
 		Identity: identity, Incarnation: r.Incarnation, Seq: r.Seq, ShareVersion: r.ShareVersion, Leaving: r.Leaving,
+		Epoch: r.Epoch,
 	}
 	for _, c := range r.Counters {
 		out.Counters = append(out.Counters, ledger.Counter{
 			Resource: c.Resource, Period: c.Period, Spent: c.Spent, Returned: c.Returned, Held: c.Held, Demand: c.Demand,
+			Close: c.Close, ProviderLeft: c.ProviderLeft, Granted: c.Granted,
 		})
 	}
 	for _, a := range r.Asks {
 		ask := ledger.Ask{ID: a.Id}
 		for _, n := range a.Needs {
-			ask.Needs = append(ask.Needs, ledger.Need{Resource: n.Resource, Period: n.Period, Amount: n.Amount})
+			ask.Needs = append(ask.Needs, ledger.Need{Resource: n.Resource, Period: n.Period, Amount: n.Amount, Name: n.Name})
 		}
 		out.Asks = append(out.Asks, ask)
 	}
@@ -48,6 +50,7 @@ func fromLedger(r ledger.RenewReply) *quotav1.RenewReply {
 		out.Grants = append(out.Grants, &quotav1.Grant{
 			Resource: g.Resource, Period: g.Period, Granted: g.Granted, Forfeited: g.Forfeited, Gone: g.Gone,
 			Free: g.Free, Shortage: quotav1.Shortage(g.Shortage), RetryAfterMs: g.RetryAfterMS, IdleMax: g.IdleMax,
+			Of: g.Of, Name: g.Name,
 		})
 	}
 	for _, a := range r.Asks {

@@ -46,6 +46,7 @@ type account struct {
 	applied     uint64 // the newest renew
 	appliedAt   time.Duration
 	balances    []*balance
+	named       []*balance // of what is one for each name
 
 	waits       []wait            // what its last renew was refused
 	settledOver []debt            // settled since the last renew was built
@@ -67,9 +68,14 @@ type balance struct {
 	granted, returned, settled, suspense int64 // at quotad, as last seen
 }
 
-// truth is what is known of one resource.
+// truth is what is known of one resource. What is one for each name has a truth of each; the claimants of a pool have
+// one together.
 type truth struct {
 	id        uint64
+	of        *truth // a name's
+	name      string
+	kids      []*truth
+	byName    map[string]*truth // the same; looked up, never walked
 	spec      ledger.Spec
 	deleted   bool
 	limits    []limit
@@ -155,6 +161,21 @@ func (a *account) journalLost() {
 
 // recorded takes what the journal of a dead process says.
 func (a *account) recorded(f *quotav1.FileFinal, as fate) {
+	for _, b := range a.named {
+		m := b.month()
+		switch {
+		case m == nil:
+		case as == killedKept:
+			b.atDeath = b.held
+			m.settled += b.held
+		default:
+			for _, c := range f.Counters {
+				if r, _ := a.sidecar.w.quotad.l.Resource(c.Resource); r.Of == b.truth.id && r.Name == b.truth.name {
+					m.settled += max(0, c.Spent-b.spent)
+				}
+			}
+		}
+	}
 	for _, b := range a.balances {
 		m := b.month()
 		if b.gone || m == nil {
@@ -187,12 +208,15 @@ func (t *witness) learn(l *ledger.Ledger) {
 		}
 		res.spec = r.Spec
 		if n := len(res.limits); n == 0 || res.limits[n-1].perMinute != r.Spec.Limit {
-			if n > 0 && r.Spec.Kind != ledger.Money && r.Spec.Limit > res.limits[n-1].perMinute {
+			if n > 0 && !capped(r.Spec.Kind) && r.Spec.Each == ledger.Whole && r.Spec.Limit > res.limits[n-1].perMinute {
 				t.loosened = append(t.loosened, wait{r.ID, 0})
 			}
 			res.limits = append(res.limits, limit{t.w.now, r.Spec.Limit})
 		}
 		res.burstMost = max(res.burstMost, r.Spec.Burst)
+		for _, kid := range res.kids {
+			t.learnKid(kid)
+		}
 		for _, p := range r.Periods {
 			m := res.month(p.Period)
 			if p.Cap+p.Credits > m.cap {
@@ -214,6 +238,49 @@ func (t *witness) learn(l *ledger.Ledger) {
 	}
 }
 
+// need is what a need draws on.
+func (t *witness) need(resource uint64, name string) *truth {
+	res := t.byID[resource]
+	if res.spec.Each != ledger.EachName {
+		return res
+	}
+	kid := res.byName[name]
+	if kid == nil {
+		kid = &truth{id: res.id, of: res, name: name}
+		if res.byName == nil {
+			res.byName = map[string]*truth{}
+		}
+		res.byName[name] = kid
+		res.kids = append(res.kids, kid)
+		t.learnKid(kid)
+	}
+	return kid
+}
+
+// learnKid takes over what is said of all names. The cap of a run is its limit.
+func (t *witness) learnKid(kid *truth) {
+	kid.spec = kid.of.spec
+	if !capped(kid.spec.Kind) {
+		return
+	}
+	m := kid.month(0)
+	if m.known && kid.spec.Limit > m.cap {
+		m.loosened = t.w.now
+	}
+	m.capChanged = m.capChanged || m.known && m.cap != kid.spec.Limit
+	m.known = true
+	m.cap = kid.spec.Limit
+	m.capMost = max(m.capMost, m.cap)
+}
+
+// top is the template of a name, or the resource itself.
+func (r *truth) top() *truth {
+	if r.of != nil {
+		return r.of
+	}
+	return r
+}
+
 func (r *truth) month(period uint32) *month {
 	for _, m := range r.months {
 		if m.period == period {
@@ -227,7 +294,7 @@ func (r *truth) month(period uint32) *month {
 
 // month is nil for a bucket.
 func (b *balance) month() *month {
-	if b.truth.spec.Kind != ledger.Money {
+	if !capped(b.truth.spec.Kind) {
 		return nil
 	}
 	return b.truth.month(b.period)
@@ -235,13 +302,17 @@ func (b *balance) month() *month {
 
 // of is the account's balance of a resource in a period.
 func (a *account) of(res *truth, period uint32) *balance {
-	for _, b := range a.balances {
+	list := &a.balances
+	if res.spec.Each != ledger.Whole {
+		list = &a.named
+	}
+	for _, b := range *list {
 		if b.truth == res && b.period == period && !b.gone {
 			return b
 		}
 	}
 	b := &balance{truth: res, period: period}
-	a.balances = append(a.balances, b)
+	*list = append(*list, b)
 	return b
 }
 
@@ -254,14 +325,14 @@ func (t *witness) admitted(r *request, from *snapshot, at time.Duration) {
 	r.books.running++
 	r.entries, r.flows = make([]*balance, len(r.needs)), make([]int, len(r.needs))
 	for i, n := range r.needs {
-		res := t.byID[n.Resource]
+		res := t.need(n.Resource, n.Name)
 		period := uint32(0)
 		for _, known := range from.resources {
 			if known.Id == n.Resource {
 				period = known.Period
 			}
 		}
-		if res.spec.Kind != ledger.Money {
+		if !capped(res.spec.Kind) {
 			r.flows[i] = len(res.flows)
 			res.flows = append(res.flows, flow{at, n.Amount, p.s.name, r.books.cloned, false})
 			if byShare {
@@ -271,17 +342,26 @@ func (t *witness) admitted(r *request, from *snapshot, at time.Duration) {
 		b := r.books.of(res, period)
 		b.held += n.Amount
 		r.entries[i] = b
-		if res.spec.Kind != ledger.Money {
+		if !capped(res.spec.Kind) {
 			continue
 		}
-		b.over += r.over
+		over := r.overrunOf(res)
+		b.over += over
 		if balanceAt(&stats, n.Resource, period) < 0 && !res.spec.Hard {
 			b.over += n.Amount // passed a soft budget
 		}
 		m := res.month(period)
-		m.unbooked += r.over
+		m.unbooked += over
 		m.unbookedMost = max(m.unbookedMost, m.unbooked)
 	}
+}
+
+// overrunOf is what a request costs beyond what it reserves of a budget.
+func (r *request) overrunOf(res *truth) int64 {
+	if res.spec.Kind == ledger.Money {
+		return r.over
+	}
+	return 0
 }
 
 func balanceAt(s *lease.Stats, resource uint64, period uint32) int64 {
@@ -335,8 +415,8 @@ func (t *witness) settled(r *request) {
 			continue
 		}
 		m.settled += used
-		if r.over > 0 {
-			r.books.settledOver = append(r.books.settledOver, debt{b.truth, m, r.over})
+		if over := r.overrunOf(b.truth); over > 0 {
+			r.books.settledOver = append(r.books.settledOver, debt{b.truth, m, over})
 		}
 	}
 }
@@ -430,7 +510,7 @@ func (t *witness) observe(incarnation uint64) {
 	}
 	for _, c := range t.w.quotad.l.Counters(incarnation) {
 		res := t.byID[c.Resource]
-		if res.spec.Kind != ledger.Money {
+		if res == nil || !capped(res.spec.Kind) { // nil: a name's
 			continue
 		}
 		b := a.of(res, c.Period)
@@ -442,9 +522,9 @@ func (t *witness) observe(incarnation uint64) {
 }
 
 // refused hears what a caller was told.
-func (t *witness) refused(p *process, v lease.Verdict) {
+func (t *witness) refused(r *request, v lease.Verdict) {
 	t.refusals[v.Reason]++
 	if v.Reason == lease.Exhausted {
-		t.checkExhaustedHere(p, v)
+		t.checkExhaustedHere(r, v)
 	}
 }

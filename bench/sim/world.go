@@ -186,7 +186,13 @@ func (w *world) saturate() {
 	for _, s := range w.sidecars {
 		s.wished, s.got = 0, 0
 	}
+	for i := range w.plan.teams {
+		w.plan.teams[i].wished, w.plan.teams[i].got = 0, 0
+	}
 	parts := 60
+	if w.plan.pool > 0 {
+		parts = 300
+	}
 	if w.plan.patient {
 		parts = 1000 // who comes first is chance: over a short time parts differ by it
 	}

@@ -29,12 +29,12 @@ func (a answer) code() string {
 
 var client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 2000, MaxConnsPerHost: 0}}
 
-// call sends a body with the app's key.
-func (s *stack) call(ctx context.Context, sc *sidecar, path, key, body string) answer {
-	return send(ctx, client, sc.url+path, key, body)
+// call sends a body with a key; header are pairs.
+func (s *stack) call(ctx context.Context, sc *sidecar, path, key, body string, header ...string) answer {
+	return send(ctx, client, sc.url+path, key, body, header...)
 }
 
-func send(ctx context.Context, client *http.Client, url, key, body string) answer {
+func send(ctx context.Context, client *http.Client, url, key, body string, header ...string) answer {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
 	if err != nil {
 		return answer{err: err}
@@ -42,6 +42,9 @@ func send(ctx context.Context, client *http.Client, url, key, body string) answe
 	req.Header.Set("Content-Type", "application/json")
 	if key != "" {
 		req.Header.Set("Authorization", "Bearer "+key)
+	}
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
 	}
 	resp, err := client.Do(req)
 	if err != nil {

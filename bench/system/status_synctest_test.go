@@ -50,6 +50,7 @@ type carStatus struct {
 		} `json:"journal"`
 		Limits []struct {
 			resourceName
+			Names     int   `json:"names"`
 			Granted   int64 `json:"granted"`
 			Spent     int64 `json:"spent"`
 			Returned  int64 `json:"returned"`
@@ -60,6 +61,7 @@ type carStatus struct {
 		} `json:"limits"`
 		Budgets []struct {
 			resourceName
+			Names         int    `json:"names"`
 			Period        string `json:"period"`
 			GrantedNano   int64  `json:"granted_nano,string"`
 			SpentNano     int64  `json:"spent_nano,string"`
@@ -76,6 +78,13 @@ type carStatus struct {
 	} `json:"lease"`
 	Usage       map[string]any   `json:"usage"`
 	Deployments []map[string]any `json:"deployments"`
+	EndUsers    nameCounts       `json:"end_users"`
+	Runs        nameCounts       `json:"runs"`
+}
+
+type nameCounts struct {
+	Live     int `json:"live"`
+	Overflow int `json:"overflow"`
 }
 
 type resourceName struct {

@@ -366,8 +366,8 @@ func (w *world) agree() {
 // chat sends a body through a sidecar with the app's key.
 func (w *world) chat(m *member, body string) answer { return w.call(m, appKey, body) }
 
-func (w *world) call(m *member, key, body string) answer {
-	return send(w.t.Context(), w.http, "http://"+m.ip+":4000/v1/chat/completions", key, body)
+func (w *world) call(m *member, key, body string, header ...string) answer {
+	return send(w.t.Context(), w.http, "http://"+m.ip+":4000/v1/chat/completions", key, body, header...)
 }
 
 // logs keeps what the programs say, for when a test fails.

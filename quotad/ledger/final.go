@@ -25,7 +25,9 @@ func (l *Ledger) FileFinal(f FileFinal) (done bool) {
 		return false
 	}
 	for i := range f.Counters {
-		l.raiseSpent(m, &f.Counters[i])
+		if c := &f.Counters[i]; f.Seq >= m.seq || !l.ofChild(c.Resource) {
+			l.raiseSpent(m, c)
+		}
 	}
 	if !f.Proven || f.Seq < m.seq {
 		l.fence(m, false)
@@ -60,6 +62,13 @@ func (l *Ledger) unheard(f *FileFinal) bool {
 		}
 	}
 	return false
+}
+
+// ofChild says that a counter is of one name's. One that an old journal speaks of may have been closed since, and begun
+// anew: what it counted is booked.
+func (l *Ledger) ofChild(resource uint64) bool {
+	r := l.resources[resource]
+	return r != nil && r.of != nil
 }
 
 // raiseSpent books what a journal says was spent on a budget and is not booked yet. More than can be is disputed: it

@@ -121,3 +121,89 @@ func BenchmarkDivide(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkClaim is a renew of eight counters, two of them of a claimant of a deployment's pools, among 1,000 sidecars
+// with a claimant each.
+//
+//	plenty     there is enough for all
+//	contested  what refills is set aside among all 1,000
+func BenchmarkClaim(b *testing.B) {
+	b.Run("plenty", func(b *testing.B) { benchmarkClaim(b, poolMax) })
+	b.Run("contested", func(b *testing.B) { benchmarkClaim(b, 1e6) })
+}
+
+func benchmarkClaim(b *testing.B, limit int64) {
+	const sides = 1000
+	l := New(Config{})
+	var specs []Spec
+	for _, k := range []Kind{Requests, TotalTokens, Money} {
+		specs = append(specs, Spec{Scope: "org", Owner: "o", Kind: k, Limit: 1e12, Hard: true},
+			Spec{Scope: "team", Owner: "t", Kind: k, Limit: 1e12, Hard: true})
+	}
+	for _, k := range []Kind{Requests, TotalTokens} {
+		specs = append(specs, Spec{Scope: "deployment", Owner: "m", Kind: k, Limit: limit, Each: EachClaimant})
+	}
+	if err := l.Define(1, specs, Fairness{}); err != nil {
+		b.Fatal(err)
+	}
+	l.OpenPeriods([]Period{{Period: 202601, EndsMS: 1}})
+	renews := make([]Renew, sides)
+	for i := range renews {
+		r := &renews[i]
+		*r = Renew{Incarnation: uint64(i)*0x9e3779b97f4a7c15 | 1, Seq: 1}
+		l.Enter(uint64(i) + 2)
+		name := fmt.Sprintf("%s/%04d", classNames[i%int(classes)], i)
+		for _, res := range l.Resources() {
+			if res.Spec.Each == EachClaimant {
+				r.Asks = append(r.Asks, Ask{ID: res.ID, Needs: []Need{{Resource: res.ID, Amount: 1, Name: name}}})
+				continue
+			}
+			c := Counter{Resource: res.ID, Demand: 1000}
+			if res.Spec.Kind == Money {
+				c.Period, c.Demand = 202601, 2e6
+			}
+			r.Counters = append(r.Counters, c)
+		}
+		for _, g := range l.Renew(*r).Grants {
+			if g.Of != 0 {
+				r.Counters = append(r.Counters, Counter{Resource: g.Resource, Demand: 1000})
+			}
+		}
+		r.Asks = nil
+		if len(r.Counters) != 8 {
+			b.Fatalf("%d counters", len(r.Counters))
+		}
+	}
+	now, i := int64(0), 0
+	next := func() {
+		r := &renews[i%sides]
+		r.Seq++
+		if i++; i%5 == 0 {
+			now += 2
+			l.Advance(now)
+		}
+		reply := l.Renew(*r)
+		if reply.Fenced || reply.Refusal != RefusedNot {
+			b.Fatalf("got %+v", reply)
+		}
+		for k := range r.Counters {
+			c, g := &r.Counters[k], &reply.Grants[k]
+			c.Spent = g.Granted - g.Forfeited - c.Returned
+		}
+		if i%512 == 0 {
+			l.Touched()
+			l.Events()
+		}
+	}
+	for range 3 * sides {
+		next()
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		next()
+	}
+	b.StopTimer()
+	if err := l.Check(); err != nil {
+		b.Fatal(err)
+	}
+}

@@ -16,10 +16,15 @@ import (
 // ErrLocked means that another live process uses the directory. Two processes must never share a journal.
 var ErrLocked = errors.New("the lease directory is in use by another process")
 
-// Need is an amount of one resource, in its unit: requests, tokens or nano-dollars. Amount is not negative.
+// Need is an amount of one resource, in its unit: requests, tokens, calls or nano-dollars. Amount is not negative.
+//
+// Of a resource that is one for each name, Resource is its id in the snapshot and Name says which one: the user, the
+// run, or the claimant of a pool. An empty name is the one that all names share which no longer have their own. Of a
+// resource that is whole, Name means nothing.
 type Need struct {
 	Resource uint64
 	Amount   int64
+	Name     string
 }
 
 // Outage is what a request does while quotad is away; the numbers are those of quota.v1.Outage. 0 is Share.
@@ -91,7 +96,7 @@ func (h Hold) Valid() bool { return h.h != nil }
 // LostHold is a reservation that a dead predecessor had open. It counts as spent in full.
 type LostHold struct {
 	Note  []byte // as given to Acquire
-	Needs []Need // as reserved
+	Needs []Need // as reserved; what is one of many goes by its own id
 }
 
 // Sender puts a message on the session stream. It never blocks and never changes the message. False means that there
@@ -105,6 +110,9 @@ type Config struct {
 	// Dir holds the journal and its lock, and belongs to this process alone. Empty means no journal: money that is
 	// outstanding when the process is killed then stays in suspense.
 	Dir string
+	// MarkDir is memory that outlives the process and not the boot. A mark there says how far the journal was written, so
+	// that a disk which was put back to an older state is noticed; where there is none it is not. Default /dev/shm.
+	MarkDir string
 	// Identity is the sidecar's name, for logs.
 	Identity string
 	// RenewEvery is the time between regular renews, jittered by a fifth. Default 2 s.
@@ -143,6 +151,9 @@ func (c Config) WithDefaults() Config {
 	}
 	if c.SegmentBytes == 0 {
 		c.SegmentBytes = segmentBytesDefault
+	}
+	if c.MarkDir == "" {
+		c.MarkDir = "/dev/shm"
 	}
 	if c.Now == nil {
 		c.Now = bootClock
@@ -195,10 +206,12 @@ type Stats struct {
 	Journal       JournalStats
 }
 
-// CounterStats is one counter: G, S, R, F and the gauges.
+// CounterStats is one counter: G, S, R, F and the gauges. Of a resource that is one for each name it is the sum over
+// the names that are known here.
 type CounterStats struct {
-	Resource  uint64
+	Resource  uint64 // as in the snapshot
 	Period    uint32
+	Names     int // how many; 0 for a resource that is whole
 	Granted   int64
 	Spent     int64
 	Returned  int64

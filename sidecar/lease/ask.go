@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"strings"
 	"time"
 
 	quotav1 "github.com/sluice-gateway/sluice/proto/gen/quota/v1"
@@ -46,6 +47,9 @@ func (m *Machine) Ask(now int64, outage Outage, needs []Need, note []byte) (*Wai
 		id: m.lastAsk, outage: outage, since: now,
 		needs: append([]Need(nil), needs...), note: append([]byte(nil), note...),
 	}
+	for i := range w.needs {
+		w.needs[i].Name = strings.Clone(w.needs[i].Name)
+	}
 	m.queue = append(m.queue, w)
 	m.early = true
 	return w, Verdict{}
@@ -53,7 +57,7 @@ func (m *Machine) Ask(now int64, outage Outage, needs []Need, note []byte) (*Wai
 
 func (m *Machine) queueFull(needs []Need) Verdict {
 	for _, n := range needs {
-		r := m.resources[n.Resource]
+		r := m.find(&n)
 		if r == nil || r.current != nil && n.Amount <= r.current.balance() {
 			continue
 		}
@@ -61,7 +65,7 @@ func (m *Machine) queueFull(needs []Need) Verdict {
 			Reason: Throttled, Resource: n.Resource, Left: m.left(r), Needed: n.Amount, Limit: r.limit,
 			RetryAfter: queueFullRetry,
 		}
-		if r.money {
+		if r.capped {
 			v.Reason = Reserved
 		}
 		return v
@@ -114,7 +118,7 @@ func (m *Machine) Withdraw(now int64, w *Waiting, gone bool) {
 // forgetDemand takes back what a request added that nobody wants any more.
 func (m *Machine) forgetDemand(needs []Need) {
 	for _, n := range needs {
-		if r := m.resources[n.Resource]; r != nil && r.current != nil {
+		if r := m.lookup(n.Resource, n.Name); r != nil && r.current != nil {
 			r.current.use = max(0, r.current.use-n.Amount)
 		}
 	}
@@ -143,23 +147,30 @@ func (m *Machine) takeAsks(now int64) []*quotav1.Ask {
 	return out
 }
 
-// askedNeeds are needs as quotad wants them: with their periods, positive, each resource once.
+// askedNeeds are needs as quotad wants them: with their periods, positive, each resource once. The request passes try, so
+// there is a counter of each, but for names that quotad has to say more of: those are asked for even if nothing of them
+// is needed, for use that exceeds it must be known to somebody.
 func (m *Machine) askedNeeds(needs []Need) []*quotav1.Need {
 	out := make([]*quotav1.Need, 0, len(needs))
 next:
-	for _, n := range needs {
-		if n.Amount == 0 {
-			continue
+	for i := range needs {
+		r, amount := m.find(&needs[i]), needs[i].Amount
+		if r.of != nil {
+			r.asked = m.seq + 1
+		}
+		if amount == 0 {
+			if r.current != nil {
+				continue
+			}
+			amount = 1
 		}
 		for _, o := range out {
-			if o.Resource == n.Resource {
-				o.Amount += n.Amount
+			if o.Resource == r.id && o.Name == r.name {
+				o.Amount += amount
 				continue next
 			}
 		}
-		out = append(out, &quotav1.Need{
-			Resource: n.Resource, Period: m.resources[n.Resource].current.key.period, Amount: n.Amount,
-		})
+		out = append(out, &quotav1.Need{Resource: r.id, Period: r.period, Amount: amount, Name: r.name})
 	}
 	return out
 }
@@ -168,9 +179,12 @@ next:
 // what is free must include what lies idle here: all of it where the need is larger, else as much as the need.
 func (m *Machine) handBack(now int64, needs []*quotav1.Need) {
 	for _, n := range needs {
-		c := m.byKey[counterKey{n.Resource, n.Period}]
-		if idle := c.balance(); idle > 0 && (c.res.money || now < m.usableUntil) {
-			c.returned += min(idle, n.Amount)
+		r := m.lookup(n.Resource, n.Name)
+		if r == nil || r.current == nil {
+			continue // a name that is not known here
+		}
+		if idle := r.current.balance(); idle > 0 && (r.capped || now < m.usableUntil) {
+			r.current.returned += min(idle, n.Amount)
 		}
 	}
 }
@@ -182,6 +196,9 @@ func (m *Machine) answer(now int64, results []*quotav1.AskResult) {
 	var again []*Waiting
 	for i, w := range sent {
 		res := findResult(results, i, w.id)
+		if !w.withdrawn {
+			m.demandOfNew(w.asked)
+		}
 		switch {
 		case w.withdrawn:
 			if res.GetGranted() {
@@ -215,32 +232,33 @@ func findResult(results []*quotav1.AskResult, i int, id uint64) *quotav1.AskResu
 // giveBack marks what was granted to a request that had gone.
 func (m *Machine) giveBack(w *Waiting) {
 	for _, n := range w.asked {
-		if c := m.byKey[counterKey{n.Resource, n.Period}]; c != nil {
+		if c := m.grantedTo(n); c != nil {
 			c.back += n.Amount
 			m.early = true
 		}
 	}
 }
 
-// takeGrant turns a granted ask into a hold, before anyone else sees the balance. False: the lease ended on the way.
+// takeGrant turns a granted ask into a hold, before anyone else sees the balance. False: the lease ended on the way, or
+// what it was of.
 func (m *Machine) takeGrant(now int64, w *Waiting) bool {
 	h := m.newHold()
 	for _, n := range w.asked {
-		c := m.byKey[counterKey{n.Resource, n.Period}]
-		if c == nil || n.Amount > c.balance() || !c.res.money && now >= m.usableUntil {
+		c := m.grantedTo(n)
+		if c == nil || n.Amount > c.balance() || !c.res.capped && now >= m.usableUntil {
 			m.undo(h)
 			return false
 		}
-		c.held += n.Amount
-		h.needs[h.n] = heldNeed{c, n.Resource, n.Amount}
-		h.n++
+		h.take(c, c.res, n.Amount)
 	}
 	for _, n := range w.needs { // a need of 0 may still settle to more
 		if n.Amount == 0 && h.find(n.Resource) == nil {
-			if r := m.resources[n.Resource]; r != nil && r.current != nil {
-				h.needs[h.n] = heldNeed{r.current, n.Resource, 0}
-				h.n++
+			r := m.lookup(n.Resource, n.Name)
+			if r == nil || m.counterOf(r) == nil { // dropped meanwhile
+				m.undo(h)
+				return false
 			}
+			h.take(r.current, r, 0)
 		}
 	}
 	v, ok := m.grant(h, w.note)
@@ -286,9 +304,10 @@ func (y *memory) restate(now, left int64) {
 func (m *Machine) refused(now int64, w *Waiting, res *quotav1.AskResult) Verdict {
 	v := Verdict{Resource: res.GetResource(), Left: res.GetLeft()}
 	retry := max(1, res.GetRetryAfterMs()) * int64(time.Millisecond)
+	var r *resource
 	for _, n := range w.asked {
 		if n.Resource == v.Resource {
-			v.Needed = n.Amount
+			v.Needed, r = n.Amount, m.lookup(n.Resource, n.Name)
 		}
 	}
 	until := now + maxMemory
@@ -306,7 +325,7 @@ func (m *Machine) refused(now int64, w *Waiting, res *quotav1.AskResult) Verdict
 	default:
 		v = m.unavailable(v.Resource, v.Needed)
 	}
-	if r := m.resources[v.Resource]; r != nil {
+	if r != nil {
 		v.Limit = r.limit
 		if v.Reason == TooLarge {
 			v.Limit = r.ceiling()
@@ -319,7 +338,7 @@ func (m *Machine) refused(now int64, w *Waiting, res *quotav1.AskResult) Verdict
 // remembered repeats a refusal that still stands. It looks at every need that does not fit here.
 func (m *Machine) remembered(now int64, needs []Need) (Verdict, bool) {
 	for _, n := range needs {
-		r := m.resources[n.Resource]
+		r := m.find(&n)
 		y := &r.memory
 		if y.reason == Granted {
 			continue
@@ -329,7 +348,7 @@ func (m *Machine) remembered(now int64, needs []Need) (Verdict, bool) {
 			continue
 		}
 		balance := int64(0)
-		if r.current != nil && (r.money || now < m.usableUntil) {
+		if r.current != nil && (r.capped || now < m.usableUntil) {
 			balance = max(r.current.balance(), 0)
 		}
 		v := Verdict{Reason: y.reason, Resource: r.id, Needed: n.Amount, Limit: r.limit, Left: y.left + balance}

@@ -48,7 +48,7 @@ func New(cfg Config, log *zap.Logger) (*Client, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	incarnation, err := randomIncarnation()
+	incarnation, err := randomID()
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func New(cfg Config, log *zap.Logger) (*Client, error) {
 		c.noJournal = "no directory configured"
 		return c, nil
 	}
-	j, before, closer, err := openJournal(cfg.Dir, cfg.SegmentBytes)
+	j, before, closer, err := openJournal(cfg.Dir, cfg.MarkDir, cfg.SegmentBytes)
 	if errors.Is(err, ErrLocked) {
 		return nil, err
 	}
@@ -95,10 +95,10 @@ func (c *Client) takeOver(p *past) {
 		zap.Int("lost_holds", len(c.lost)), zap.Int("finals", len(c.m.finals)), zap.Int("finals_dropped", dropped))
 }
 
-func randomIncarnation() (uint64, error) {
+func randomID() (uint64, error) {
 	var b [8]byte
 	if _, err := rand.Read(b[:]); err != nil {
-		return 0, fmt.Errorf("random incarnation: %w", err)
+		return 0, fmt.Errorf("random id: %w", err)
 	}
 	return max(1, binary.LittleEndian.Uint64(b[:])), nil
 }
@@ -155,7 +155,7 @@ func (c *Client) HandleRenewReply(r *quotav1.RenewReply) {
 	next := uint64(0)
 	if r.GetFenced() {
 		var err error
-		if next, err = randomIncarnation(); err != nil {
+		if next, err = randomID(); err != nil {
 			c.log.Error("fenced, and no new incarnation", zap.Error(err))
 			return // the renew stays unanswered: sent again, fenced again
 		}
@@ -282,15 +282,28 @@ func (c *Client) Settle(h Hold, used []Need) {
 }
 
 // Remaining is what is left of a resource to all: quotad's last word and the balance here. resetIn is the time until a
-// bucket is full or a budget's period ends. ok is false while nothing is known.
+// bucket is full or a budget's period ends. ok is false while nothing is known, and for what is one for each name.
 func (c *Client) Remaining(resource uint64) (left, limit int64, resetIn time.Duration, ok bool) {
+	return c.RemainingOf(resource, "")
+}
+
+// RemainingOf is Remaining of the one of a name. For a claimant of a pool it is what the pool has left for it.
+func (c *Client) RemainingOf(resource uint64, name string) (left, limit int64, resetIn time.Duration, ok bool) {
 	c.mu.Lock()
-	left, limit, full, endsMS, ok := c.m.Remaining(resource)
+	left, limit, full, endsMS, ok := c.m.Remaining(resource, name)
 	c.mu.Unlock()
 	if endsMS != 0 {
 		full = max(0, time.Until(time.UnixMilli(endsMS)))
 	}
 	return left, limit, full, ok
+}
+
+// ProviderLeft takes the provider's word on what is left of a pool to all who use it, in the pool's unit. The next renew
+// brings it to quotad. resource is the pool's id in the snapshot; for anything else it does nothing.
+func (c *Client) ProviderLeft(resource uint64, left int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.m.ProviderLeft(c.cfg.Now(), resource, left)
 }
 
 // Run renews until ctx is cancelled. It must run exactly once.
@@ -393,6 +406,9 @@ func (c *Client) Close() error {
 		return nil
 	}
 	c.closed = true
+	if c.m.journal.ok() && c.m.untouched() {
+		c.m.journal.mark.forget() // there is nothing that an old state could hide
+	}
 	if err := c.closer(); err != nil {
 		return fmt.Errorf("close lease journal: %w", err)
 	}

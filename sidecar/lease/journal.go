@@ -24,7 +24,10 @@ type journal struct {
 	pos        int // in it
 	seed       uint32
 	generation uint64
+	id         uint64 // random, of all processes on one disk
 	boot       [16]byte
+	mark       mark
+	live       bool // the segment written to is what a successor would read
 	begun      uint64
 	why        string           // not empty: the journal failed and is no longer written
 	discard    func()           // removes the files, so that nobody takes a journal that stops short for the truth
@@ -38,9 +41,9 @@ type segment struct {
 }
 
 const (
-	journalMagic   = 0x314c4a4543554c53 // "SLUCEJL1"
+	journalMagic   = 0x324c4a4543554c53 // "SLUCEJL2"
 	headerBytes    = 128
-	headerSummed   = 48 // magic, generation, incarnation, inode, boot id
+	headerSummed   = 56 // magic, generation, incarnation, inode, boot id, journal id
 	tailAt         = 64
 	recordOverhead = 9 // length, sum, kind
 	coldStep       = 1 << 20
@@ -56,6 +59,7 @@ const (
 	recordStandby  = 6
 	recordFinal    = 7
 	recordFiled    = 8
+	recordForget   = 9
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -85,6 +89,7 @@ func (j *journal) fail(why string) {
 	j.why = why
 	if j.discard != nil {
 		j.discard()
+		j.mark.forget()
 	}
 }
 
@@ -98,6 +103,7 @@ func (j *journal) start() {
 	j.seed = crc32.Update(0, castagnoli, g[:])
 	j.pos = headerBytes
 	j.begun++
+	j.live = false
 	clear(j.segments[j.at].mem[:headerBytes])
 	j.setTail()
 }
@@ -115,11 +121,16 @@ func (j *journal) finish(incarnation uint64) {
 	binary.LittleEndian.PutUint64(h[16:], incarnation)
 	binary.LittleEndian.PutUint64(h[24:], s.inode)
 	copy(h[32:], j.boot[:])
+	binary.LittleEndian.PutUint64(h[48:], j.id)
 	binary.LittleEndian.PutUint32(s.mem[headerSummed:], crc32.Checksum(h[:], castagnoli))
 	copy(s.mem[8:], h[8:])
+	word := tailWord(j.seed, j.pos)
+	j.mark.about(word)
 	storeWord(s.mem[0:], journalMagic) // last: the header is whole once the magic stands
 	other := j.segments[1-j.at].mem
 	storeWord(other[0:], 0)
+	j.mark.done(word)
+	j.live = true
 	if j.cold != nil {
 		j.cold(other)
 	}
@@ -153,7 +164,14 @@ func (j *journal) append(kind byte, payload []byte) (room bool) {
 
 // setTail publishes the records up to pos. It is one store, so that a reader finds the old word or the new.
 func (j *journal) setTail() {
-	storeWord(j.segments[j.at].mem[tailAt:], tailWord(j.seed, j.pos))
+	word := tailWord(j.seed, j.pos)
+	if j.live {
+		j.mark.about(word)
+	}
+	storeWord(j.segments[j.at].mem[tailAt:], word)
+	if j.live {
+		j.mark.done(word)
+	}
 }
 
 // tailWord is a position and its check: the sum of the position's bytes, without help that would allocate.

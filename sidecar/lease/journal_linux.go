@@ -16,10 +16,12 @@ import (
 // journal has no live segment yet: the machine's first checkpoint makes one, in the file that the predecessor's
 // record is not in.
 //
+// markDir is where the mark is that tells a journal that was put back from the newest.
+//
 // ErrLocked: another live process uses the directory; nothing else is returned. Any other error: there is no journal,
 // for example because the disk is full or read-only. The lock is then held if it could be taken, and before is still
 // what could be read. closer releases the lock; it is never nil without ErrLocked.
-func openJournal(dir string, size int) (j *journal, before *past, closer func() error, err error) {
+func openJournal(dir, markDir string, size int) (j *journal, before *past, closer func() error, err error) {
 	nothing := func() error { return nil }
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, nil, nothing, fmt.Errorf("make lease directory: %w", err)
@@ -48,8 +50,20 @@ func openJournal(dir string, size int) (j *journal, before *past, closer func() 
 			_ = os.Remove(path) // if it fails, the next renew's seq still makes the file too old to prove anything
 		}
 	}}
+	if j.id, err = randomID(); err != nil {
+		return nil, before, lock.Close, err
+	}
 	if before != nil {
 		j.generation = before.generation
+		if old := openMark(markDir, before.id); old.denies(before.tail) {
+			before.proven = false
+			old.forget()
+		} else {
+			j.id, j.mark = before.id, old
+		}
+	}
+	if j.mark.mem == nil {
+		j.mark = openMark(markDir, j.id)
 	}
 	closer = func() error { return errors.Join(unmap(j), lock.Close()) }
 	for i, path := range paths {
@@ -149,8 +163,30 @@ func coldPages(mem []byte) {
 	_ = unix.Madvise(mem, unix.MADV_DONTNEED) // advice
 }
 
+// openMark maps the mark of a journal; none if it cannot be made.
+func openMark(dir string, id uint64) mark {
+	path := filepath.Join(dir, fmt.Sprintf("sluice-lease-%016x", id))
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return mark{}
+	}
+	defer func() { _ = f.Close() }() // the mapping stays
+	if err := allocate(f, markBytes); err != nil {
+		return mark{}
+	}
+	mem, err := unix.Mmap(int(f.Fd()), 0, markBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return mark{}
+	}
+	return mark{mem: mem, remove: func() { _ = os.Remove(path) }} // what is left takes a page until the next boot
+}
+
 func unmap(j *journal) error {
 	var errs []error
+	if j.mark.mem != nil {
+		errs = append(errs, unix.Munmap(j.mark.mem))
+		j.mark.mem = nil
+	}
 	for i := range j.segments {
 		if mem := j.segments[i].mem; mem != nil {
 			errs = append(errs, unix.Munmap(mem))

@@ -24,18 +24,41 @@ import (
 const (
 	childEnv = "LEASE_TEST_CHILD"
 	dirEnv   = "LEASE_TEST_DIR"
+	markEnv  = "LEASE_TEST_MARKS"
 )
 
 func TestMain(m *testing.M) {
 	switch os.Getenv(childEnv) {
 	case "":
-		os.Exit(m.Run())
+		os.Exit(runTests(m))
 	case "spend":
 		childSpends(os.Getenv(dirEnv))
+	case "close":
+		childCloses(os.Getenv(dirEnv))
 	case "full":
 		childOnFullDisk(os.Getenv(dirEnv))
 	}
 	os.Exit(0)
+}
+
+// runTests keeps the marks of all tests in one place that goes with them.
+func runTests(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "lease-marks")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(dir) }() // a temporary directory
+	if err := os.Setenv(markEnv, dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+// onDisk is a client's configuration.
+func onDisk(dir string) Config {
+	return Config{Dir: dir, MarkDir: os.Getenv(markEnv), SegmentBytes: segmentBytesMin}
 }
 
 func child(t *testing.T, what, dir string) (*exec.Cmd, io.ReadCloser) {
@@ -55,7 +78,7 @@ func child(t *testing.T, what, dir string) (*exec.Cmd, io.ReadCloser) {
 
 func open(t *testing.T, dir string) *Client {
 	t.Helper()
-	c, err := New(Config{Dir: dir, SegmentBytes: segmentBytesMin}, zap.NewNop())
+	c, err := New(onDisk(dir), zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +92,7 @@ func open(t *testing.T, dir string) *Client {
 
 // childSpends reserves and settles for ever, and says so after each step: "r 5" or "s 5 105".
 func childSpends(dir string) {
-	c, err := New(Config{Dir: dir, SegmentBytes: segmentBytesMin}, zap.NewNop())
+	c, err := New(onDisk(dir), zap.NewNop())
 	if err != nil {
 		fmt.Fprintln(os.Stdout, "fault", err)
 		return
@@ -79,10 +102,10 @@ func childSpends(dir string) {
 	for i := 0; ; i++ {
 		if i >= len(holds) {
 			used := int64(100 + i%7)
-			c.Settle(holds[i%len(holds)], []Need{{1, 1}, {3, used}})
+			c.Settle(holds[i%len(holds)], []Need{need(1, 1), need(3, used)})
 			fmt.Fprintln(os.Stdout, "s", i-len(holds), used)
 		}
-		h, v := c.Acquire(nil, Share, []Need{{1, 1}, {3, 1000}}, []byte(strconv.Itoa(i)))
+		h, v := c.Acquire(nil, Share, []Need{need(1, 1), need(3, 1000)}, []byte(strconv.Itoa(i)))
 		if !v.OK {
 			fmt.Fprintf(os.Stdout, "fault %+v\n", v)
 			return
@@ -141,7 +164,7 @@ func TestKill9(t *testing.T) {
 			lost := map[string]bool{}
 			for _, l := range c.Predecessor() {
 				lost[string(l.Note)] = true
-				if len(l.Needs) != 2 || l.Needs[1] != (Need{3, 1000}) {
+				if len(l.Needs) != 2 || l.Needs[1] != (need(3, 1000)) {
 					t.Fatalf("lost %+v", l)
 				}
 			}
@@ -174,10 +197,81 @@ func TestKill9(t *testing.T) {
 	}
 }
 
+// childCloses spends of a run for ever, seven at a time, and closes its counter after every five: "s" and "c".
+func childCloses(dir string) {
+	c, err := New(onDisk(dir), zap.NewNop())
+	if err != nil {
+		fmt.Fprintln(os.Stdout, "fault", err)
+		return
+	}
+	rich(c)
+	c.Configure([]*quotav1.Resource{runOf(runID, 1_000_000_000)})
+	begin := func() *counter {
+		r := c.m.one(c.m.resources[runID], "r1")
+		r.current = c.m.addCounter(r, counterKey{1001, 0})
+		r.current.granted = 1 << 40
+		return r.current
+	}
+	for run := begin(); ; run = begin() {
+		for range 5 {
+			h, v := c.Acquire(nil, Share, []Need{named(runID, "r1", 100)}, nil)
+			if !v.OK {
+				fmt.Fprintf(os.Stdout, "fault %+v\n", v)
+				return
+			}
+			c.Settle(h, []Need{need(runID, 7)})
+			fmt.Fprintln(os.Stdout, "s")
+		}
+		c.m.close(run)
+		c.m.dropCounter(run)
+		c.m.forgetGone()
+		fmt.Fprintln(os.Stdout, "c")
+	}
+}
+
+// TestKill9BesideAClose: what a closed counter had spent is not said of the one that began after it.
+func TestKill9BesideAClose(t *testing.T) {
+	for _, steps := range []int{4, 6, 11, 500, 1500} {
+		t.Run(strconv.Itoa(steps), func(t *testing.T) {
+			dir := t.TempDir()
+			cmd, out := child(t, "close", dir)
+			lines := bufio.NewScanner(out)
+			settled := int64(0)
+			for n := 1; lines.Scan(); n++ {
+				switch lines.Text() {
+				case "s":
+					settled++
+				case "c":
+					settled = 0
+				default:
+					t.Fatal(lines.Text())
+				}
+				if n == steps {
+					if err := cmd.Process.Kill(); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			_ = cmd.Wait() // killed
+			f := open(t, dir).m.finals[0].msg
+			got := int64(0)
+			for _, k := range f.Counters {
+				if k.Resource == 1001 {
+					got = k.Spent
+				}
+			}
+			// It may have been in the next step: a reservation, its settle, or the close.
+			if want := 7 * settled; !f.Proven || got != want && got != want+7 && got != want+100 && (got != 0 || settled != 5) {
+				t.Fatalf("proven %v, spent %d, want %d", f.Proven, got, want)
+			}
+		})
+	}
+}
+
 func TestLostAcrossTwoDeaths(t *testing.T) {
 	dir := t.TempDir()
 	spend := func(done bool) uint64 {
-		c, err := New(Config{Dir: dir, SegmentBytes: segmentBytesMin}, zap.NewNop())
+		c, err := New(onDisk(dir), zap.NewNop())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -187,7 +281,7 @@ func TestLostAcrossTwoDeaths(t *testing.T) {
 			}
 		}
 		rich(c)
-		c.Acquire(nil, Share, []Need{{3, 10}}, []byte("n"))
+		c.Acquire(nil, Share, []Need{need(3, 10)}, []byte("n"))
 		if err := c.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -216,7 +310,7 @@ func TestSecondProcessIsRefused(t *testing.T) {
 	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 		t.Fatal(err)
 	}
-	_, err := New(Config{Dir: dir}, zap.NewNop())
+	_, err := New(onDisk(dir), zap.NewNop())
 	if !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), dir) {
 		t.Fatalf("got %v, want ErrLocked and the directory", err)
 	}
@@ -234,13 +328,13 @@ func childOnFullDisk(dir string) {
 		fmt.Fprintln(os.Stdout, "fault", err)
 		return
 	}
-	c, err := New(Config{Dir: dir, SegmentBytes: segmentBytesMin}, zap.NewNop())
+	c, err := New(onDisk(dir), zap.NewNop())
 	if err != nil {
 		fmt.Fprintln(os.Stdout, "fault", err)
 		return
 	}
 	rich(c)
-	h, v := c.Acquire(nil, Share, []Need{{3, 10}}, []byte("n"))
+	h, v := c.Acquire(nil, Share, []Need{need(3, 10)}, []byte("n"))
 	c.Settle(h, nil)
 	s := c.Stats()
 	fmt.Fprintln(os.Stdout, v.OK, s.Journal.OK, s.PendingFinals, strings.Contains(s.Journal.Why, "allocate"))
@@ -252,7 +346,7 @@ func TestFullDisk(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir, want := t.TempDir(), "true false 0 true"
 			if before {
-				c, err := New(Config{Dir: dir, SegmentBytes: segmentBytesMin}, zap.NewNop())
+				c, err := New(onDisk(dir), zap.NewNop())
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -288,7 +382,7 @@ func TestNoDirectory(t *testing.T) {
 	if s := c.Stats(); s.Journal.OK || s.Journal.Why == "" {
 		t.Fatalf("got %+v", s.Journal)
 	}
-	if _, v := c.Acquire(nil, Share, []Need{{3, 10}}, []byte("n")); !v.OK {
+	if _, v := c.Acquire(nil, Share, []Need{need(3, 10)}, []byte("n")); !v.OK {
 		t.Fatalf("got %+v", v)
 	}
 }
@@ -304,11 +398,11 @@ func TestFileCutUnderTheMapping(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	h, v := c.Acquire(nil, Share, []Need{{3, 10}}, []byte("n"))
+	h, v := c.Acquire(nil, Share, []Need{need(3, 10)}, []byte("n"))
 	if !v.OK {
 		t.Fatalf("got %+v", v)
 	}
-	c.Settle(h, []Need{{3, 7}})
+	c.Settle(h, []Need{need(3, 7)})
 	if s := c.Stats(); s.Journal.OK || s.Journal.Why != "memory fault" || s.Counters[1].Spent != 7 {
 		t.Fatalf("got %+v", s)
 	}
@@ -322,7 +416,7 @@ func TestFileCutUnderTheMapping(t *testing.T) {
 func TestRolledBackOrCopied(t *testing.T) {
 	files := []string{"journal.0", "journal.1"}
 	dir, other := t.TempDir(), t.TempDir()
-	c, err := New(Config{Dir: dir, SegmentBytes: segmentBytesMin}, zap.NewNop())
+	c, err := New(onDisk(dir), zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -334,7 +428,7 @@ func TestRolledBackOrCopied(t *testing.T) {
 		}
 	}
 	rich(c) // another renew
-	c.Acquire(nil, Share, []Need{{3, 10}}, nil)
+	c.Acquire(nil, Share, []Need{need(3, 10)}, nil)
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}

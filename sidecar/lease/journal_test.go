@@ -100,9 +100,14 @@ func compareFinal(m *Machine, p *past) error {
 			got[counterKey{c.Resource, c.Period}] = c.Spent
 		}
 		for _, c := range m.Final(true).Counters {
-			if k := (counterKey{c.Resource, c.Period}); got[k] != c.Spent {
+			k := counterKey{c.Resource, c.Period}
+			if got[k] != c.Spent {
 				return fmt.Errorf("%v: spent %d in the journal, %d in truth", k, got[k], c.Spent)
 			}
+			delete(got, k)
+		}
+		for k := range got {
+			return fmt.Errorf("%v: in the journal and not in truth", k)
 		}
 	}
 	if p.until != m.standbyUntil || len(p.shares) != len(m.shares) {
@@ -121,8 +126,8 @@ func TestJournalMirrorsTheMachine(t *testing.T) {
 			"reserve": func(t *rapid.T) {
 				n++
 				enrich(m)
-				note := fmt.Appendf(nil, "request %d %s", n, bytes.Repeat([]byte{'x'}, rapid.IntRange(0, 180).Draw(t, "pad")))
-				h, v, ask := m.Reserve(now, Share, []Need{{1, 1}, {3, rapid.Int64Range(0, 1e6).Draw(t, "money")}}, note)
+				note := fmt.Appendf(nil, "request %d %s", n, bytes.Repeat([]byte{'x'}, rapid.IntRange(0, MaxNoteBytes-20).Draw(t, "pad")))
+				h, v, ask := m.Reserve(now, Share, []Need{need(1, 1), need(3, rapid.Int64Range(0, 1e6).Draw(t, "money"))}, note)
 				if v.OK {
 					open = append(open, h)
 				} else if ask || m.openBytes < segmentBytesMin/4 {
@@ -132,7 +137,7 @@ func TestJournalMirrorsTheMachine(t *testing.T) {
 			"settle": func(t *rapid.T) {
 				if len(open) > 0 {
 					i := rapid.IntRange(0, len(open)-1).Draw(t, "which")
-					m.Settle(open[i], []Need{{1, 1}, {3, rapid.Int64Range(0, 1e6).Draw(t, "used")}, {77, 5}})
+					m.Settle(open[i], []Need{need(1, 1), need(3, rapid.Int64Range(0, 1e6).Draw(t, "used")), need(77, 5)})
 					open = append(open[:i], open[i+1:]...)
 				}
 			},
@@ -166,9 +171,9 @@ func TestJournalMirrorsTheMachine(t *testing.T) {
 
 func TestJournalSwitchesWhenFull(t *testing.T) {
 	m := journaled(segmentBytesMin)
-	long := must(t, m, []Need{{3, 777}}, []byte("long"))
+	long := must(t, m, []Need{need(3, 777)}, []byte("long"))
 	for range 2000 {
-		m.Settle(must(t, m, []Need{{1, 1}, {3, 5}}, []byte("short")), []Need{{1, 1}, {3, 4}})
+		m.Settle(must(t, m, []Need{need(1, 1), need(3, 5)}, []byte("short")), []Need{need(1, 1), need(3, 4)})
 	}
 	if m.journal.begun < 10 {
 		t.Fatalf("%d segments begun, want many", m.journal.begun)
@@ -194,7 +199,7 @@ func must(t *testing.T, m *Machine, needs []Need, note []byte) Hold {
 func TestJournalKilledInASwitch(t *testing.T) {
 	m := journaled(segmentBytesMin)
 	for i := range 20 {
-		must(t, m, []Need{{3, 100}}, fmt.Appendf(nil, "%d", i))
+		must(t, m, []Need{need(3, 100)}, fmt.Appendf(nil, "%d", i))
 	}
 	m.seq = 1
 	m.journalRenew(&quotav1.Renew{Seq: 1})
@@ -224,7 +229,7 @@ func TestJournalBoundsOpenHolds(t *testing.T) {
 	m := journaled(segmentBytesMin)
 	n := 0
 	for ; ; n++ {
-		_, v, _ := m.Reserve(2e9, Share, []Need{{3, 1}}, fmt.Appendf(nil, "%0200d", n))
+		_, v, _ := m.Reserve(2e9, Share, []Need{need(3, 1)}, fmt.Appendf(nil, "%0200d", n))
 		if !v.OK {
 			if v.Reason != Unavailable {
 				t.Fatalf("got %+v", v)
@@ -257,9 +262,9 @@ func TestJournalDamage(t *testing.T) {
 	m := journaled(segmentBytesMin)
 	var last Hold
 	for i := range 30 {
-		last = must(t, m, []Need{{1, 1}, {3, 100}}, []byte("note"))
+		last = must(t, m, []Need{need(1, 1), need(3, 100)}, []byte("note"))
 		if i%2 == 0 {
-			m.Settle(last, []Need{{1, 1}, {3, 150}})
+			m.Settle(last, []Need{need(1, 1), need(3, 150)})
 		}
 	}
 	mem := m.journal.segments[m.journal.at].mem
@@ -345,8 +350,8 @@ func TestFinalsAreCarriedAndBounded(t *testing.T) {
 
 func FuzzReadPast(f *testing.F) {
 	m := journaled(segmentBytesMin)
-	h, _, _ := m.Reserve(2e9, Share, []Need{{1, 1}, {3, 100}}, []byte("note"))
-	m.Settle(h, []Need{{3, 7}})
+	h, _, _ := m.Reserve(2e9, Share, []Need{need(1, 1), need(3, 100)}, []byte("note"))
+	m.Settle(h, []Need{need(3, 7)})
 	f.Add(m.journal.segments[m.journal.at].mem[:m.journal.pos], byte(recordReserve))
 	f.Add([]byte{}, byte(recordFinal))
 	f.Fuzz(func(t *testing.T, mem []byte, kind byte) {

@@ -4,8 +4,9 @@ import "time"
 
 // Every bound of the package. Times are nanoseconds where they meet the machine's clock.
 const (
-	// MaxNeeds is how many resources one request may draw on. More is a BUG panic.
-	MaxNeeds = 12
+	// MaxNeeds is how many resources one request may draw on. More is a BUG panic. Key, team, unit and organization have
+	// five each, an end user, a run and a pool have four at most.
+	MaxNeeds = 32
 	// MaxNoteBytes is how long a reservation's note may be. More is a BUG panic.
 	MaxNoteBytes = 272
 	// maxAsksPerRenew bounds a message; further requests wait for the next one.
@@ -15,6 +16,13 @@ const (
 	maxWaiting = 2048
 	// maxCounters bounds the counters of one incarnation; a need of a further resource is refused as unavailable.
 	maxCounters = 4096
+	// maxNames bounds the end users, runs and claimants that are known at a time, each of each resource. Further ones
+	// share the one of the empty name.
+	maxNames = 3072
+	// countersForNames is how many counters there may be when a further name gets one. What is above is for what is whole.
+	countersForNames = 3584
+	// evictTries is how many names are looked at to make room for another.
+	evictTries = 16
 	// maxFinals bounds the dead predecessors carried until quotad has taken their totals. The oldest are dropped:
 	// their money stays in suspense.
 	maxFinals = 64

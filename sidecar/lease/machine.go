@@ -1,10 +1,8 @@
 package lease
 
 import (
-	"cmp"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	quotav1 "github.com/sluice-gateway/sluice/proto/gen/quota/v1"
@@ -22,8 +20,13 @@ type Machine struct {
 	journal     *journal // nil: none
 	rng         *rand.Rand
 
+	epoch uint64 // of quotad's last reply
+
 	resources map[uint64]*resource
-	counters  []*counter // by key
+	names     map[nameKey]*resource
+	named     []*resource // the same, in no order
+	hand      int         // in named: where evictName goes on
+	counters  []*counter  // by key
 	byKey     map[counterKey]*counter
 	open      []*hold // running requests, in no order
 	openBytes int     // what they take in a checkpoint
@@ -45,59 +48,6 @@ type machineStats struct {
 	fences                         uint64
 }
 
-type counterKey struct {
-	resource uint64
-	period   uint32
-}
-
-func (k counterKey) compare(o counterKey) int {
-	if c := cmp.Compare(k.resource, o.resource); c != 0 {
-		return c
-	}
-	return cmp.Compare(k.period, o.period)
-}
-
-// resource is one limited thing of the snapshot, or of an earlier one if a counter of it is left.
-type resource struct {
-	id      uint64
-	known   bool // in the present snapshot
-	money   bool
-	hard    bool
-	limit   int64
-	burst   int64
-	period  uint32
-	endsMS  int64    // Unix
-	current *counter // of the open period; nil before the first need
-	memory  memory
-	trickle trickle
-}
-
-// counter is this process's side of a resource in a period.
-type counter struct {
-	res    *resource
-	key    counterKey
-	gone   bool // dropped by quotad, or of a fenced incarnation: nobody is told of it any more
-	closed bool // of no use any more, and quotad knows that it balances
-
-	granted, spent, returned, forfeited int64
-	held                                int64
-
-	use     int64 // wished for since the window began
-	smooth  int64 // of the windows before, halving
-	quiet   int   // windows without use
-	back    int64 // granted to a request that had gone: to be returned whatever the demand
-	sent    sentTotals
-	free    int64 // left to all, as quotad last said
-	stated  bool  // free was said
-	scarce  bool  // quotad could not meet the last wish in full
-	idleMax int64 // the most that quotad lets lie idle here; 0: it said nothing
-	short   int64 // until then quotad has nothing more for it: no early renew for a low balance
-}
-
-func (c *counter) balance() int64 {
-	return c.granted - c.spent - c.returned - c.forfeited - c.held
-}
-
 // hold is one open reservation. It is reused after its settle: id tells a stale Hold.
 type hold struct {
 	id    uint64 // 0: not open
@@ -109,9 +59,29 @@ type hold struct {
 
 // heldNeed is one need of a hold. counter is nil for what a standing share paid: no counter knows of it.
 type heldNeed struct {
-	counter  *counter
-	resource uint64
-	amount   int64
+	counter *counter
+	res     *resource
+	amount  int64
+}
+
+// take adds a need to h, out of c.
+func (h *hold) take(c *counter, r *resource, amount int64) {
+	if c != nil {
+		c.held += amount
+		c.open++
+	}
+	h.needs[h.n] = heldNeed{c, r, amount}
+	h.n++
+}
+
+// drop takes the needs of h off their counters.
+func (h *hold) drop() {
+	for i := range h.n {
+		if n := &h.needs[i]; n.counter != nil {
+			n.counter.held -= n.amount
+			n.counter.open--
+		}
+	}
 }
 
 // NewMachine makes the state of a new process. incarnation is random and not 0; it also seeds the jitter, so that a
@@ -137,93 +107,16 @@ func (m *Machine) restart(now int64, incarnation uint64) {
 	}
 	m.counters = nil
 	m.byKey = make(map[counterKey]*counter)
+	m.names, m.named, m.hand = make(map[nameKey]*resource), nil, 0
 	m.session = session{silent: true, silentSince: now, windowStart: now, leaving: m.leaving}
 	m.standby = standby{}
 	for _, r := range m.resources {
-		r.current, r.memory, r.trickle = nil, memory{}, trickle{}
+		r.current, r.memory, r.trickle, r.names = nil, memory{}, trickle{}, 0
 	}
 }
 
 // Incarnation is the id of this process. It changes when the process is fenced.
 func (m *Machine) Incarnation() uint64 { return m.incarnation }
-
-// Configure takes the resources of a new snapshot. A resource that is no longer in it is refused from now on.
-// A budget whose period has changed draws on a new counter; open reservations settle to the old one.
-func (m *Machine) Configure(now int64, resources []*quotav1.Resource) {
-	for _, r := range m.resources {
-		r.known = false
-	}
-	for _, in := range resources {
-		r := m.resources[in.GetId()]
-		if r == nil {
-			r = &resource{id: in.GetId()}
-			m.resources[r.id] = r
-		}
-		was := *r
-		r.known = true
-		r.money = in.GetKind() == quotav1.Kind_KIND_MONEY
-		r.hard = in.GetHard()
-		r.limit, r.burst = in.GetLimit(), in.GetBurst()
-		if !r.money {
-			r.limit, r.burst = min(max(r.limit, 0), maxPerMinute), min(r.burst, maxPerMinute)
-			if r.burst <= 0 {
-				r.burst = r.limit
-			}
-		}
-		r.period, r.endsMS = in.GetPeriod(), in.GetPeriodEndsMs()
-		if r.period != was.period {
-			r.current = m.byKey[counterKey{r.id, r.period}]
-		}
-		if r.period != was.period || r.limit != was.limit || r.burst != was.burst || r.hard != was.hard {
-			r.memory = memory{}
-		}
-	}
-	for id, r := range m.resources {
-		if !r.known && r.current == nil {
-			delete(m.resources, id)
-		}
-	}
-	m.shrinkShares(now)
-}
-
-// counterOf returns the counter a need of r draws on, making it at the first need. It is nil when there is none to
-// draw on: no open period, or too many counters.
-func (m *Machine) counterOf(r *resource) *counter {
-	if r.current != nil {
-		return r.current
-	}
-	if r.money && r.period == 0 {
-		return nil
-	}
-	key := counterKey{r.id, r.period}
-	c := m.byKey[key]
-	if c == nil {
-		if len(m.counters) >= maxCounters {
-			return nil
-		}
-		c = m.addCounter(r, key)
-	}
-	r.current = c
-	return c
-}
-
-func (m *Machine) addCounter(r *resource, key counterKey) *counter {
-	c := &counter{res: r, key: key}
-	i, _ := slices.BinarySearchFunc(m.counters, key, func(o *counter, key counterKey) int { return o.key.compare(key) })
-	m.counters = slices.Insert(m.counters, i, c)
-	m.byKey[key] = c
-	return c
-}
-
-// dropCounter forgets c because quotad did. Running requests keep it until they settle.
-func (m *Machine) dropCounter(c *counter) {
-	c.gone = true
-	delete(m.byKey, c.key)
-	m.counters = slices.DeleteFunc(m.counters, func(o *counter) bool { return o == c })
-	if c.res.current == c {
-		c.res.current = nil
-	}
-}
 
 // checkNeeds panics on what no caller may pass.
 func checkNeeds(needs []Need, note []byte) {
@@ -262,29 +155,34 @@ func (m *Machine) try(now int64, outage Outage, needs []Need, note []byte, deman
 	short := -1
 	usable := now < m.usableUntil
 	for i := range needs {
-		r := m.resources[needs[i].Resource]
+		r := m.find(&needs[i])
 		if r == nil || !r.known {
 			m.undo(h)
 			return Hold{}, m.unavailable(needs[i].Resource, needs[i].Amount), false
 		}
 		c := r.current
 		if c == nil {
-			if c = m.counterOf(r); c == nil {
+			c = m.counterOf(r)
+			switch {
+			case c == nil && r.of == nil:
 				m.undo(h)
 				return Hold{}, m.unavailable(r.id, needs[i].Amount), false
+			case c == nil: // quotad must say which one it is
+				if short < 0 {
+					short = i
+				}
+				continue
 			}
 		}
 		amount := needs[i].Amount
 		if demand {
 			c.use = min(c.use+min(amount, maxDemand), maxDemand)
 		}
-		if short < 0 && amount > 0 && (amount > c.balance() || !r.money && !usable) {
+		if short < 0 && amount > 0 && (amount > c.balance() || !r.capped && !usable) {
 			short = i
 		}
 		if short < 0 {
-			c.held += amount
-			h.needs[h.n] = heldNeed{c, r.id, amount}
-			h.n++
+			h.take(c, r, amount)
 		}
 	}
 	if short < 0 && len(needs) > 0 && !usable && !m.hopeful(now) {
@@ -306,8 +204,8 @@ func (m *Machine) try(now int64, outage Outage, needs []Need, note []byte, deman
 // shortOf decides what becomes of a request that the balances do not cover.
 func (m *Machine) shortOf(now int64, outage Outage, needs []Need, note []byte, usable bool) (Hold, Verdict, bool) {
 	for i := range needs {
-		r := m.resources[needs[i].Resource]
-		if amount := needs[i].Amount; amount > maxAmount || !r.money && amount > r.burst {
+		r := m.find(&needs[i])
+		if amount := needs[i].Amount; amount > maxAmount || !r.capped && amount > r.burst {
 			return Hold{}, Verdict{
 				Reason: TooLarge, Resource: r.id, Needed: amount, Limit: r.ceiling(), Left: m.left(r),
 			}, false
@@ -321,14 +219,6 @@ func (m *Machine) shortOf(now int64, outage Outage, needs []Need, note []byte, u
 	}
 	h, v := m.reserveAway(now, outage, needs, note, usable)
 	return h, v, false
-}
-
-// ceiling is what no single request may exceed.
-func (r *resource) ceiling() int64 {
-	if r.money {
-		return r.limit
-	}
-	return r.burst
 }
 
 // unavailable is the refusal of what cannot be decided without quotad.
@@ -360,11 +250,7 @@ func (m *Machine) newHold() *hold {
 
 // undo gives back what h has taken from balances, and h itself.
 func (m *Machine) undo(h *hold) {
-	for i := range h.n {
-		if c := h.needs[i].counter; c != nil {
-			c.held -= h.needs[i].amount
-		}
-	}
+	h.drop()
 	m.release(h)
 }
 
@@ -393,6 +279,7 @@ func (m *Machine) grant(h *hold, note []byte) (Verdict, bool) {
 }
 
 // Settle ends h with what was truly used. Resources that are not named used nothing; more than was reserved is debt.
+// Of a resource that is one for each name, what was used is of the name that h has reserved of it.
 // The reserved rest is balance again. A Hold that is not open changes nothing and is counted.
 func (m *Machine) Settle(hd Hold, used []Need) {
 	h := hd.h
@@ -412,9 +299,9 @@ func (m *Machine) Settle(hd Hold, used []Need) {
 	m.open[h.at].at = h.at
 	m.open[last] = nil
 	m.open = m.open[:last]
+	h.drop()
 	for i := range h.n {
 		if c := h.needs[i].counter; c != nil {
-			c.held -= h.needs[i].amount
 			c.res.memory.settled()
 		}
 	}
@@ -430,31 +317,39 @@ func (m *Machine) Settle(hd Hold, used []Need) {
 
 func (h *hold) find(resource uint64) *heldNeed {
 	for i := range h.n {
-		if h.needs[i].resource == resource {
+		if h.needs[i].res.id == resource {
 			return &h.needs[i]
 		}
 	}
 	return nil
 }
 
-// Remaining is what is left of a resource to all, its limit, and for a bucket the time until it is full. ok is false
+// Remaining is what is left of a resource, or of the one of a name, to all, its limit, and for a bucket the time until it is full. ok is false
 // when quotad has said nothing about it yet. endsMS is when a budget's period ends, Unix milliseconds.
-func (m *Machine) Remaining(id uint64) (left, limit int64, full time.Duration, endsMS int64, ok bool) {
-	r := m.resources[id]
+func (m *Machine) Remaining(id uint64, name string) (left, limit int64, full time.Duration, endsMS int64, ok bool) {
+	r := m.lookup(id, name)
 	if r == nil || !r.known || r.current == nil || !r.current.stated {
 		return 0, 0, 0, 0, false
 	}
 	left = m.left(r)
-	if r.money {
+	if r.capped {
 		return left, r.limit, 0, r.endsMS, true
 	}
 	return left, r.limit, time.Duration(refillMS(r.burst-left, r.limit)) * time.Millisecond, 0, true
+}
+
+// untouched reports whether this process was never served, nor had a predecessor that was.
+func (m *Machine) untouched() bool {
+	return m.seq == 0 && len(m.counters) == 0 && len(m.finals) == 0 && m.standbyUntil == 0
 }
 
 // Final is what a successor that finds a perfect journal would report of this process if it died now.
 func (m *Machine) Final(proven bool) *quotav1.FileFinal {
 	f := &quotav1.FileFinal{Incarnation: m.incarnation, Seq: m.seq, Proven: proven}
 	for _, c := range m.counters {
+		if c.closing {
+			continue // quotad has its totals, or has dropped it
+		}
 		f.Counters = append(f.Counters, &quotav1.Counter{
 			Resource: c.key.resource, Period: c.key.period, Spent: c.spent + c.held, Returned: c.returned,
 		})

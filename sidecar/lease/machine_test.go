@@ -38,6 +38,9 @@ func newBed(t *testing.T) *bed {
 	return b
 }
 
+// need is a need of a resource that is whole.
+func need(resource uint64, amount int64) Need { return Need{Resource: resource, Amount: amount} }
+
 func (b *bed) after(d time.Duration) { b.now += int64(d) }
 
 // exchange sends what is due and applies the answer.
@@ -106,7 +109,7 @@ func (b *bed) counter(id uint64, period uint32) *counter {
 func TestAskBecomesHold(t *testing.T) {
 	b := newBed(t)
 	b.m.Connected(b.now)
-	w := b.ask(Need{1, 1}, Need{moneyID, 5000})
+	w := b.ask(need(1, 1), need(moneyID, 5000))
 	r := b.exchange()
 	if len(r.Asks) != 1 || len(r.Asks[0].Needs) != 2 || r.Asks[0].Needs[1].Period != jan {
 		t.Fatalf("asks %v", r.Asks)
@@ -117,7 +120,7 @@ func TestAskBecomesHold(t *testing.T) {
 	if c := b.counter(moneyID, jan); c.held != 5000 || c.granted < 5000 {
 		t.Fatalf("got %+v, want 5000 held", c)
 	}
-	b.m.Settle(w.Hold, []Need{{1, 1}, {moneyID, 6000}})
+	b.m.Settle(w.Hold, []Need{need(1, 1), need(moneyID, 6000)})
 	if c := b.counter(moneyID, jan); c.held != 0 || c.spent != 6000 {
 		t.Fatalf("got held %d spent %d, want 0 and 6000", c.held, c.spent)
 	}
@@ -126,9 +129,9 @@ func TestAskBecomesHold(t *testing.T) {
 func TestSecondRequestNeedsNoQuotad(t *testing.T) {
 	b := newBed(t)
 	b.m.Connected(b.now)
-	b.ask(Need{1, 1})
+	b.ask(need(1, 1))
 	b.exchange()
-	b.must(Need{1, 1}) // demand brought a lease along
+	b.must(need(1, 1)) // demand brought a lease along
 	if b.m.stats.local != 1 || b.m.stats.asked != 1 {
 		t.Fatalf("got %+v", b.m.stats)
 	}
@@ -137,11 +140,11 @@ func TestSecondRequestNeedsNoQuotad(t *testing.T) {
 func TestAskHandsBackWhatItIsMeasuredAgainst(t *testing.T) {
 	b := newBed(t)
 	b.m.Connected(b.now)
-	b.ask(Need{1, 1}, Need{tokensID, 3000})
+	b.ask(need(1, 1), need(tokensID, 3000))
 	b.exchange() // everything asked for twice over is here: 6000 idle tokens, 2 idle requests, 1000 left
 	b.l.free[counterKey{1, 0}] = 0
 	b.l.total[counterKey{1, 0}] = b.l.outstanding(counterKey{1, 0})
-	w := b.ask(Need{1, 1}, Need{tokensID, 6900})
+	w := b.ask(need(1, 1), need(tokensID, 6900))
 	b.after(75 * time.Millisecond)
 	r := b.exchange()
 	if got := r.Counters[1].Returned; got != 6000 {
@@ -160,22 +163,22 @@ func TestRefusalsAreRepeatedWithoutAsking(t *testing.T) {
 	b.m.Connected(b.now)
 	b.l.stingy = true
 	b.l.free[counterKey{1, 0}], b.l.total[counterKey{1, 0}] = 3, 3
-	w := b.ask(Need{1, 10})
+	w := b.ask(need(1, 10))
 	b.exchange()
 	if w.Verdict.Reason != Throttled || w.Verdict.Left != 3 || w.Verdict.Needed != 10 || w.Verdict.Limit != 600 ||
 		w.Verdict.RetryAfter != 300*time.Millisecond {
 		t.Fatalf("got %+v", w.Verdict)
 	}
 	b.after(100 * time.Millisecond) // one request refills in that time
-	if v := b.refused(Share, Throttled, Need{1, 10}); v.RetryAfter != 200*time.Millisecond || v.Left != 4 {
+	if v := b.refused(Share, Throttled, need(1, 10)); v.RetryAfter != 200*time.Millisecond || v.Left != 4 {
 		t.Fatalf("got %+v, want 200ms and 4 left", v)
 	}
-	if v := b.refused(Share, Throttled, Need{1, 5}); v.RetryAfter != 100*time.Millisecond {
+	if v := b.refused(Share, Throttled, need(1, 5)); v.RetryAfter != 100*time.Millisecond {
 		t.Fatalf("got %+v, want 100ms: the smaller need fits earlier", v)
 	}
-	b.ask(Need{1, 4}) // may fit: worth asking
+	b.ask(need(1, 4)) // may fit: worth asking
 	b.after(200 * time.Millisecond)
-	b.ask(Need{1, 10}) // its time has come
+	b.ask(need(1, 10)) // its time has come
 }
 
 func TestMemoryEnds(t *testing.T) {
@@ -184,12 +187,12 @@ func TestMemoryEnds(t *testing.T) {
 		b.m.Connected(b.now)
 		b.l.stingy = true
 		b.l.free[counterKey{moneyID, jan}] = 10
-		w := b.ask(Need{moneyID, 500})
+		w := b.ask(need(moneyID, 500))
 		b.exchange()
 		if w.Verdict.Reason != Exhausted || w.Verdict.RetryAfter != 0 || w.Verdict.Left != 10 {
 			t.Fatalf("got %+v", w.Verdict)
 		}
-		b.refused(Share, Exhausted, Need{moneyID, 500})
+		b.refused(Share, Exhausted, need(moneyID, 500))
 		return b
 	}
 	for name, end := range map[string]func(b *bed){
@@ -209,13 +212,13 @@ func TestMemoryEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := exhausted(t)
 			end(b)
-			b.ask(Need{moneyID, 500})
+			b.ask(need(moneyID, 500))
 		})
 	}
 	t.Run("same snapshot again keeps it", func(t *testing.T) {
 		b := exhausted(t)
 		b.m.Configure(b.now, []*quotav1.Resource{budgetOf(moneyID, 1_000_000, jan, true)})
-		b.refused(Share, Exhausted, Need{moneyID, 500})
+		b.refused(Share, Exhausted, need(moneyID, 500))
 	})
 }
 
@@ -223,17 +226,17 @@ func TestReservedEndsWithASettle(t *testing.T) {
 	b := newBed(t)
 	b.m.Connected(b.now)
 	b.l.stingy = true
-	first := b.ask(Need{moneyID, 900_000})
+	first := b.ask(need(moneyID, 900_000))
 	b.exchange()
 	b.after(75 * time.Millisecond)
-	second := b.ask(Need{moneyID, 200_000})
+	second := b.ask(need(moneyID, 200_000))
 	b.exchange()
 	if second.Verdict.Reason != Reserved || second.Verdict.RetryAfter <= 0 {
 		t.Fatalf("got %+v, want reserved", second.Verdict)
 	}
-	b.refused(Share, Reserved, Need{moneyID, 200_000})
-	b.m.Settle(first.Hold, []Need{{moneyID, 1}})
-	b.must(Need{moneyID, 200_000}) // what the first did not use
+	b.refused(Share, Reserved, need(moneyID, 200_000))
+	b.m.Settle(first.Hold, []Need{need(moneyID, 1)})
+	b.must(need(moneyID, 200_000)) // what the first did not use
 }
 
 func TestRefusedHere(t *testing.T) {
@@ -241,10 +244,10 @@ func TestRefusedHere(t *testing.T) {
 		want Reason
 		need Need
 	}{
-		"unknown resource":  {Unavailable, Need{99, 1}},
-		"above the burst":   {TooLarge, Need{1, 61}},
-		"above any number":  {TooLarge, Need{moneyID, 1 << 60}},
-		"largest int there": {TooLarge, Need{tokensID, 1<<63 - 1}},
+		"unknown resource":  {Unavailable, need(99, 1)},
+		"above the burst":   {TooLarge, need(1, 61)},
+		"above any number":  {TooLarge, need(moneyID, 1<<60)},
+		"largest int there": {TooLarge, need(tokensID, 1<<63-1)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBed(t)
@@ -259,29 +262,29 @@ func TestRefusedHere(t *testing.T) {
 		b := newBed(t)
 		b.m.Connected(b.now)
 		b.m.Configure(b.now, []*quotav1.Resource{budgetOf(moneyID, 1, 0, true)})
-		b.refused(Share, Unavailable, Need{moneyID, 1})
+		b.refused(Share, Unavailable, need(moneyID, 1))
 	})
 	t.Run("removed from the snapshot", func(t *testing.T) {
 		b := newBed(t)
 		b.m.Connected(b.now)
-		b.ask(Need{1, 1})
+		b.ask(need(1, 1))
 		b.exchange()
 		b.m.Configure(b.now, nil)
-		b.refused(Share, Unavailable, Need{1, 1})
+		b.refused(Share, Unavailable, need(1, 1))
 	})
 	t.Run("nothing to reserve", func(t *testing.T) {
 		b := newBed(t)
 		b.must()
-		b.must(Need{1, 0})
+		b.must(need(1, 0))
 	})
 }
 
 func TestIdleLeaseGoesBack(t *testing.T) {
 	b := newBed(t)
 	b.m.Connected(b.now)
-	w := b.ask(Need{1, 20}, Need{moneyID, 100_000})
+	w := b.ask(need(1, 20), need(moneyID, 100_000))
 	b.exchange()
-	b.m.Settle(w.Hold, []Need{{1, 20}, {moneyID, 50_000}})
+	b.m.Settle(w.Hold, []Need{need(1, 20), need(moneyID, 50_000)})
 	if b.counter(1, 0).balance() == 0 {
 		t.Fatal("demand brought no lease")
 	}
@@ -299,15 +302,15 @@ func TestPeriodTurns(t *testing.T) {
 	b := newBed(t)
 	b.m.Connected(b.now)
 	b.l.fund(moneyID, jan+1, 1_000_000)
-	w := b.ask(Need{moneyID, 1000})
+	w := b.ask(need(moneyID, 1000))
 	b.exchange()
 	b.m.Configure(b.now, []*quotav1.Resource{budgetOf(moneyID, 1_000_000, jan+1, true)})
-	w2 := b.ask(Need{moneyID, 2000})
+	w2 := b.ask(need(moneyID, 2000))
 	b.renew()
 	if !w2.Verdict.OK {
 		t.Fatalf("got %+v, want a grant from the new period", w2.Verdict)
 	}
-	b.m.Settle(w.Hold, []Need{{moneyID, 700}})
+	b.m.Settle(w.Hold, []Need{need(moneyID, 700)})
 	if c := b.counter(moneyID, jan); c.spent != 700 || c.balance() != 300 {
 		t.Fatalf("old period: %+v, want 700 spent and 300 to return", c)
 	}
@@ -323,7 +326,7 @@ func TestPeriodTurns(t *testing.T) {
 func TestCallerGoneWhileAsked(t *testing.T) {
 	b := newBed(t)
 	b.m.Connected(b.now)
-	w := b.ask(Need{moneyID, 400_000})
+	w := b.ask(need(moneyID, 400_000))
 	r := b.m.Poll(b.now)
 	b.m.Withdraw(b.now, w, true)
 	if w.Verdict.Reason != CallerGone || w.Hold.Valid() {
@@ -347,10 +350,10 @@ func TestQueueIsBounded(t *testing.T) {
 	b := newBed(t)
 	b.m.Connected(b.now)
 	for range maxWaiting {
-		b.ask(Need{1, 1})
+		b.ask(need(1, 1))
 	}
 	for id, want := range map[uint64]Reason{1: Throttled, moneyID: Reserved} {
-		_, v := b.m.Ask(b.now, Share, []Need{{id, 1}}, nil)
+		_, v := b.m.Ask(b.now, Share, []Need{need(id, 1)}, nil)
 		if v.Reason != want || v.RetryAfter != queueFullRetry {
 			t.Errorf("got %+v, want %v", v, want)
 		}
@@ -362,7 +365,7 @@ func TestQueueIsBounded(t *testing.T) {
 
 func TestBrokenCallersPanic(t *testing.T) {
 	for name, call := range map[string]func(m *Machine){
-		"negative": func(m *Machine) { m.Reserve(0, Share, []Need{{1, -1}}, nil) },
+		"negative": func(m *Machine) { m.Reserve(0, Share, []Need{need(1, -1)}, nil) },
 		"too many": func(m *Machine) { m.Reserve(0, Share, make([]Need, MaxNeeds+1), nil) },
 		"note":     func(m *Machine) { m.Reserve(0, Share, nil, make([]byte, MaxNoteBytes+1)) },
 	} {
@@ -380,16 +383,16 @@ func TestBrokenCallersPanic(t *testing.T) {
 func TestRemaining(t *testing.T) {
 	b := newBed(t)
 	b.m.Connected(b.now)
-	if _, _, _, _, ok := b.m.Remaining(1); ok {
+	if _, _, _, _, ok := b.m.Remaining(1, ""); ok {
 		t.Fatal("known before quotad said anything")
 	}
-	b.ask(Need{1, 1}, Need{moneyID, 1000})
+	b.ask(need(1, 1), need(moneyID, 1000))
 	b.exchange()
-	left, limit, full, _, ok := b.m.Remaining(1)
+	left, limit, full, _, ok := b.m.Remaining(1, "")
 	if !ok || left != 59 || limit != 600 || full != 100*time.Millisecond {
 		t.Errorf("bucket: left %d limit %d full in %v ok %v", left, limit, full, ok)
 	}
-	left, limit, _, ends, ok := b.m.Remaining(moneyID)
+	left, limit, _, ends, ok := b.m.Remaining(moneyID, "")
 	if !ok || left != 999_000 || limit != 1_000_000 || ends != 1<<41 {
 		t.Errorf("budget: left %d limit %d ends %d ok %v", left, limit, ends, ok)
 	}
@@ -398,12 +401,12 @@ func TestRemaining(t *testing.T) {
 func TestAskNamesEachResourceOnce(t *testing.T) {
 	b := newBed(t)
 	b.m.Connected(b.now)
-	w := b.ask(Need{1, 2}, Need{1, 3}, Need{moneyID, 0})
+	w := b.ask(need(1, 2), need(1, 3), need(moneyID, 0))
 	r := b.exchange()
 	if n := r.Asks[0].Needs; len(n) != 1 || n[0].Amount != 5 {
 		t.Fatalf("got %v, want 5 of resource 1", n)
 	}
-	b.m.Settle(w.Hold, []Need{{1, 4}, {moneyID, 20}}) // a need of 0 may still cost something
+	b.m.Settle(w.Hold, []Need{need(1, 4), need(moneyID, 20)}) // a need of 0 may still cost something
 	if c := b.counter(moneyID, jan); c.spent != 20 || b.m.stats.straySettles != 0 {
 		t.Fatalf("spent %d, stray %d, want 20 and 0", c.spent, b.m.stats.straySettles)
 	}
@@ -412,7 +415,7 @@ func TestAskNamesEachResourceOnce(t *testing.T) {
 func TestTooLargeIsRemembered(t *testing.T) {
 	b := newBed(t)
 	b.m.Connected(b.now)
-	w := b.ask(Need{moneyID, 2_000_000})
+	w := b.ask(need(moneyID, 2_000_000))
 	r := b.m.Poll(b.now)
 	b.m.Apply(b.now, &quotav1.RenewReply{
 		Seq: r.Seq, UsableForMs: 10_000, StandbyForMs: 60_000,
@@ -424,14 +427,14 @@ func TestTooLargeIsRemembered(t *testing.T) {
 	if w.Verdict.Reason != TooLarge || w.Verdict.Limit != 1_000_000 || w.Verdict.Left != 7 {
 		t.Fatalf("got %+v", w.Verdict)
 	}
-	b.refused(Share, TooLarge, Need{moneyID, 2_000_001})
-	b.ask(Need{moneyID, 1_000_000})
+	b.refused(Share, TooLarge, need(moneyID, 2_000_001))
+	b.ask(need(moneyID, 1_000_000))
 }
 
 func TestUnansweredAskIsAskedAgain(t *testing.T) {
 	b := newBed(t)
 	b.m.Connected(b.now)
-	w := b.ask(Need{1, 1})
+	w := b.ask(need(1, 1))
 	r := b.m.Poll(b.now)
 	b.m.Apply(b.now, &quotav1.RenewReply{Seq: r.Seq, UsableForMs: 10_000}, 8) // a reply without results
 	if w.Done() {
@@ -458,7 +461,7 @@ func TestReasonsHaveNames(t *testing.T) {
 func TestLeaseCountsFromTheFirstSend(t *testing.T) {
 	b := newBed(t)
 	b.m.Connected(b.now)
-	w := b.ask(Need{1, 1})
+	w := b.ask(need(1, 1))
 	start := b.now
 	first := b.m.Poll(b.now)
 	for range 3 {

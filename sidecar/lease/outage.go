@@ -9,7 +9,8 @@ import (
 )
 
 // standby is what this process may use while quotad is away: standing shares of buckets, until an absolute end.
-// Money needs none: what is on lease may be spent at any time.
+// Money needs none: what is on lease may be spent at any time. A share of what is one for each name is each name's by
+// itself; the claimants of a pool have theirs together.
 type standby struct {
 	shares       map[uint64]int64 // resource to units a minute
 	shareVersion uint64
@@ -61,7 +62,7 @@ func (m *Machine) setShares(shares []*quotav1.Share) {
 
 // applyShares takes the standing shares of a reply; first is when its renew was first sent.
 func (m *Machine) applyShares(first int64, reply *quotav1.RenewReply) {
-	for _, r := range m.resources {
+	for r := range m.all() {
 		r.trickle = trickle{}
 	}
 	if m.leaving {
@@ -89,10 +90,22 @@ func (m *Machine) endShares() {
 func (m *Machine) shrinkShares(now int64) {
 	for id, s := range m.shares {
 		if r := m.resources[id]; r != nil && r.known && s > r.limit {
-			r.trickle.advance(now, s, m.trickleStart())
+			for one := range m.all() {
+				if one.id == id && one.trickle.running {
+					one.trickle.advance(now, s, m.trickleStart())
+				}
+			}
 			m.shares[id] = r.limit
 		}
 	}
+}
+
+// trickler is the trickle that a need of r draws on.
+func (r *resource) trickler() *trickle {
+	if r.of != nil && r.of.each == quotav1.Each_EACH_CLAIMANT {
+		return &r.of.trickle
+	}
+	return &r.trickle
 }
 
 func (m *Machine) trickleStart() int64 { return max(m.usableUntil, m.trickleFrom) }
@@ -116,25 +129,26 @@ func (m *Machine) reserveAway(now int64, outage Outage, needs []Need, note []byt
 	h := m.newHold()
 	trickled, opened := false, false
 	for i := range needs {
-		r, amount := m.resources[needs[i].Resource], needs[i].Amount
+		r, amount := m.find(&needs[i]), needs[i].Amount
 		var c *counter
 		if r != nil && r.known {
 			c = m.counterOf(r)
 		}
-		if c == nil {
+		if c == nil && (r == nil || !r.known || r.of == nil) {
 			m.undoAway(h)
 			return Hold{}, m.unavailable(needs[i].Resource, amount)
 		}
-		wait, ok := int64(0), amount == 0 || amount <= c.balance() && (r.money || usable)
+		wait, ok := int64(0), amount == 0 || c != nil && amount <= c.balance() && (r.capped || usable)
 		switch {
 		case ok:
-		case r.money:
+		case r.capped && c == nil: // of a run that is not known here nothing is on lease
+		case r.capped:
 			ok = outage == Open && !r.hard && amount <= maxAmount
 			opened = opened || ok
 		case usable:
 			wait = m.usableUntil - now
 		default:
-			if wait, ok = r.trickle.take(now, m.shares[r.id], m.trickleStart(), amount); ok {
+			if wait, ok = r.trickler().take(now, m.shares[r.id], m.trickleStart(), amount); ok {
 				trickled, c = true, nil
 			}
 		}
@@ -146,11 +160,7 @@ func (m *Machine) reserveAway(now int64, outage Outage, needs []Need, note []byt
 			}
 			return Hold{}, v
 		}
-		if c != nil {
-			c.held += amount
-		}
-		h.needs[h.n] = heldNeed{c, r.id, amount}
-		h.n++
+		h.take(c, r, amount)
 	}
 	v, ok := m.grant(h, note)
 	if !ok {
@@ -170,8 +180,8 @@ func (m *Machine) reserveAway(now int64, outage Outage, needs []Need, note []byt
 // unavailableNeed names the first need that is not covered here.
 func (m *Machine) unavailableNeed(now int64, needs []Need) Verdict {
 	for _, n := range needs {
-		r := m.resources[n.Resource]
-		if r == nil || r.current == nil || n.Amount > r.current.balance() || !r.money && now >= m.usableUntil {
+		r := m.lookup(n.Resource, n.Name)
+		if r == nil || r.current == nil || n.Amount > r.current.balance() || !r.capped && now >= m.usableUntil {
 			return m.unavailable(n.Resource, n.Amount)
 		}
 	}
@@ -182,7 +192,7 @@ func (m *Machine) unavailableNeed(now int64, needs []Need) Verdict {
 func (m *Machine) undoAway(h *hold) {
 	for i := range h.n {
 		if n := &h.needs[i]; n.counter == nil {
-			m.resources[n.resource].trickle.level += n.amount * perUnit
+			n.res.trickler().level += n.amount * perUnit
 		}
 	}
 	m.undo(h)

@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -16,7 +17,7 @@ func newOutage(t *testing.T) *bed {
 	b.m.Connected(b.now)
 	b.l.shares = []*quotav1.Share{{Resource: 1, PerMinute: 60}, {Resource: tokensID, PerMinute: 6000}}
 	b.l.version = 1
-	w := b.ask(Need{1, 1}, Need{tokensID, 100}, Need{moneyID, 1000}, Need{softID, 10})
+	w := b.ask(need(1, 1), need(tokensID, 100), need(moneyID, 1000), need(softID, 10))
 	b.exchange()
 	b.m.Settle(w.Hold, nil)
 	b.m.Disconnected(b.now)
@@ -29,15 +30,15 @@ func (b *bed) leaseEnds() { b.now = b.m.usableUntil }
 
 func TestAwayUsesTheLeaseToItsEnd(t *testing.T) {
 	b := newOutage(t)
-	b.must(Need{1, 3})
-	v := b.refused(Share, Unavailable, Need{1, 1}) // the share must wait: quotad still counts the lease
+	b.must(need(1, 3))
+	v := b.refused(Share, Unavailable, need(1, 1)) // the share must wait: quotad still counts the lease
 	if want := time.Duration(b.m.usableUntil - b.now); v.RetryAfter != want {
 		t.Fatalf("retry after %v, want the end of the lease, %v", v.RetryAfter, want)
 	}
 	b.leaseEnds()
 	b.after(time.Second)
-	b.must(Need{1, 1}) // one a second trickles
-	if v := b.refused(Share, Unavailable, Need{1, 1}); v.RetryAfter != time.Second {
+	b.must(need(1, 1)) // one a second trickles
+	if v := b.refused(Share, Unavailable, need(1, 1)); v.RetryAfter != time.Second {
 		t.Fatalf("retry after %v, want 1s", v.RetryAfter)
 	}
 }
@@ -48,17 +49,17 @@ func TestAwayModes(t *testing.T) {
 		need   Need
 		ok     bool
 	}{
-		"share, bucket":              {Share, Need{1, 1}, true},
-		"zero mode is share":         {0, Need{1, 1}, true},
-		"share, money on lease":      {Share, Need{moneyID, 3000}, true},
-		"share, money beyond":        {Share, Need{moneyID, 4000}, false},
-		"share, soft beyond":         {Share, Need{softID, 500}, false},
-		"open, hard budget on lease": {Open, Need{moneyID, 3000}, true},
-		"open, hard budget beyond":   {Open, Need{moneyID, 4000}, false},
-		"open, soft budget beyond":   {Open, Need{softID, 500}, true},
-		"open, bucket beyond":        {Open, Need{1, 50}, false},
-		"closed":                     {Closed, Need{1, 1}, false},
-		"closed, money on lease":     {Closed, Need{moneyID, 1}, false},
+		"share, bucket":              {Share, need(1, 1), true},
+		"zero mode is share":         {0, need(1, 1), true},
+		"share, money on lease":      {Share, need(moneyID, 3000), true},
+		"share, money beyond":        {Share, need(moneyID, 4000), false},
+		"share, soft beyond":         {Share, need(softID, 500), false},
+		"open, hard budget on lease": {Open, need(moneyID, 3000), true},
+		"open, hard budget beyond":   {Open, need(moneyID, 4000), false},
+		"open, soft budget beyond":   {Open, need(softID, 500), true},
+		"open, bucket beyond":        {Open, need(1, 50), false},
+		"closed":                     {Closed, need(1, 1), false},
+		"closed, money on lease":     {Closed, need(moneyID, 1), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newOutage(t)
@@ -75,11 +76,11 @@ func TestAwayModes(t *testing.T) {
 func TestOpenIsRecorded(t *testing.T) {
 	b := newOutage(t)
 	b.leaseEnds()
-	h, v, _ := b.m.Reserve(b.now, Open, []Need{{softID, 500}}, nil)
+	h, v, _ := b.m.Reserve(b.now, Open, []Need{need(softID, 500)}, nil)
 	if !v.OK || b.m.stats.opened != 1 {
 		t.Fatalf("got %+v", v)
 	}
-	b.m.Settle(h, []Need{{softID, 400}})
+	b.m.Settle(h, []Need{need(softID, 400)})
 	b.m.Connected(b.now)
 	b.exchange()
 	if a := b.l.account(7, counterKey{softID, jan}); a.spent != 400 {
@@ -92,8 +93,8 @@ func TestTrickleIsNotCharged(t *testing.T) {
 	b.leaseEnds()
 	b.after(time.Second)
 	before := *b.counter(1, 0)
-	h := b.must(Need{1, 1}, Need{moneyID, 500})
-	b.m.Settle(h, []Need{{1, 1}, {moneyID, 200}})
+	h := b.must(need(1, 1), need(moneyID, 500))
+	b.m.Settle(h, []Need{need(1, 1), need(moneyID, 200)})
 	if c := b.counter(1, 0); c.spent != before.spent || c.held != before.held {
 		t.Fatalf("the share's spend reached the counter: %+v", c)
 	}
@@ -106,39 +107,39 @@ func TestTrickleAllOrNothing(t *testing.T) {
 	b := newOutage(t)
 	b.leaseEnds()
 	b.after(2 * time.Second)
-	b.refused(Share, Unavailable, Need{1, 1}, Need{tokensID, 5000})
-	b.must(Need{1, 1}, Need{tokensID, 200}) // the request of the refused one is still there
+	b.refused(Share, Unavailable, need(1, 1), need(tokensID, 5000))
+	b.must(need(1, 1), need(tokensID, 200)) // the request of the refused one is still there
 }
 
 func TestStandby(t *testing.T) {
 	b := newOutage(t)
 	b.now = b.m.standbyUntil - 1
-	b.must(Need{1, 1})
+	b.must(need(1, 1))
 	b.after(time.Minute)
 	for _, outage := range []Outage{Share, Open, Closed} {
-		b.refused(outage, Unavailable, Need{1, 1})
-		b.refused(outage, Unavailable, Need{softID, 1})
+		b.refused(outage, Unavailable, need(1, 1))
+		b.refused(outage, Unavailable, need(softID, 1))
 	}
 }
 
 func TestNeverReached(t *testing.T) {
 	b := newBed(t)
-	b.ask(Need{1, 1}) // quotad may still come
+	b.ask(need(1, 1)) // quotad may still come
 	b.after(5 * time.Second)
-	b.refused(Open, Unavailable, Need{softID, 1})
-	b.refused(Share, Unavailable, Need{1, 1})
+	b.refused(Open, Unavailable, need(softID, 1))
+	b.refused(Share, Unavailable, need(1, 1))
 	b.m.Inherit(b.now, []*quotav1.Share{{Resource: 1, PerMinute: 60}}, b.now+int64(time.Minute))
-	b.refused(Share, Unavailable, Need{1, 1}) // from empty
+	b.refused(Share, Unavailable, need(1, 1)) // from empty
 	b.after(time.Second)
-	b.must(Need{1, 1})
+	b.must(need(1, 1))
 	b.after(time.Minute)
-	b.refused(Share, Unavailable, Need{1, 1}) // a restart never makes it longer
+	b.refused(Share, Unavailable, need(1, 1)) // a restart never makes it longer
 }
 
 func TestSilentQuotad(t *testing.T) {
 	b := newOutage(t)
 	b.m.Connected(b.now) // a session, but nobody answers
-	w := b.ask(Need{1, 30})
+	w := b.ask(need(1, 30))
 	if b.m.Poll(b.now) == nil {
 		t.Fatal("no renew")
 	}
@@ -147,10 +148,10 @@ func TestSilentQuotad(t *testing.T) {
 	if w.Verdict.Reason != Unavailable || w.Verdict.Waited != 2500*time.Millisecond {
 		t.Fatalf("got %+v", w.Verdict)
 	}
-	b.refused(Share, Unavailable, Need{1, 30}) // at once from now on
+	b.refused(Share, Unavailable, need(1, 30)) // at once from now on
 	b.leaseEnds()
 	b.after(time.Second)
-	b.must(Need{1, 1}) // and the share serves
+	b.must(need(1, 1)) // and the share serves
 }
 
 // TestTrickleRate: over any stretch of time a share gives at most its rate and its depth: one request, or 5 s of the
@@ -213,13 +214,101 @@ func TestLoweredLimitLowersTheShare(t *testing.T) {
 	b := newOutage(t)
 	b.leaseEnds()
 	b.after(2 * time.Second)
-	b.must(Need{1, 1})
+	b.must(need(1, 1))
 	b.m.Configure(b.now, []*quotav1.Resource{bucketOf(1, 6, 60)})
 	b.after(5 * time.Second)
-	v := b.refused(Share, Unavailable, Need{1, 1}) // 6 a minute from now on
+	v := b.refused(Share, Unavailable, need(1, 1)) // 6 a minute from now on
 	b.now += int64(v.RetryAfter)
-	b.must(Need{1, 1})
+	b.must(need(1, 1))
 	if v.RetryAfter > 5*time.Second {
 		t.Fatalf("retry after %v, want the rest of 10s", v.RetryAfter)
 	}
+}
+
+// newNamedOutage is a machine that knows ann and her run, with a share of 60 a minute of each user, 600 a minute of
+// the pool, and quotad gone; its leases have ended.
+func newNamedOutage(t *testing.T) *bed {
+	t.Helper()
+	b := newNamedBed(t)
+	b.l.shares = []*quotav1.Share{{Resource: 1, PerMinute: 60_000}, {Resource: userID, PerMinute: 60}, {Resource: poolID, PerMinute: 600}}
+	b.l.version = 1
+	b.m.Settle(b.granted(named(userID, "ann", 1), named(runID, "r1", 500), named(poolID, "standard/t", 1)), nil)
+	b.m.Disconnected(b.now)
+	b.leaseEnds()
+	return b
+}
+
+func TestEachNameTricklesByItself(t *testing.T) {
+	b := newNamedOutage(t)
+	b.after(time.Second)
+	for _, name := range []string{"ann", "bob", "eve"} { // known or not
+		b.must(named(userID, name, 1))
+		b.refused(Share, Unavailable, named(userID, name, 1))
+	}
+	b.after(time.Second)
+	b.must(named(userID, "bob", 1))
+	b.refused(Closed, Unavailable, named(userID, "ann", 1))
+}
+
+func TestClaimantsTrickleTogether(t *testing.T) {
+	b := newNamedOutage(t)
+	b.after(time.Second)
+	b.refused(Share, Unavailable, named(poolID, "batch/t", 11)) // ten have come so far
+	b.must(named(poolID, "standard/t", 6))
+	v := b.refused(Share, Unavailable, named(poolID, "batch/u", 5))
+	if v.RetryAfter != 100*time.Millisecond {
+		t.Fatalf("retry after %v, want the time for one unit at ten a second", v.RetryAfter)
+	}
+	b.must(named(poolID, "batch/u", 4))
+	// A refusal of something else gives the share back to the pool.
+	b.after(time.Second)
+	b.refused(Share, Unavailable, named(poolID, "batch/t", 10), named(userID, "ann", 5))
+	b.must(named(poolID, "standard/t", 10))
+}
+
+// TestTricklesAreBounded: names beyond the bound share one trickle, and none begins anew by being forgotten.
+func TestTricklesAreBounded(t *testing.T) {
+	b := newNamedOutage(t)
+	b.after(time.Second)
+	passed := 0
+	for i := range 2 * maxNames {
+		if _, v, _ := b.m.Reserve(b.now, Share, []Need{named(userID, fmt.Sprint(i), 1)}, nil); v.OK {
+			passed++
+		}
+	}
+	if most := maxNames + 1; passed > most || passed < most-10 || len(b.m.named) > most {
+		t.Fatalf("%d passed, %d names, want about %d", passed, len(b.m.named), most)
+	}
+	for i := range 2 * maxNames {
+		if _, v, _ := b.m.Reserve(b.now, Share, []Need{named(userID, fmt.Sprint(i), 1)}, nil); v.OK {
+			t.Fatalf("name %d passed twice within a second", i)
+		}
+	}
+}
+
+func TestRunsAwaySpendWhatIsOnLease(t *testing.T) {
+	b := newNamedOutage(t)
+	lease := b.of(runID, "r1").balance()
+	if lease <= 0 {
+		t.Fatal("no lease to spend")
+	}
+	for _, mode := range []Outage{Share, Open} {
+		b.refused(mode, Unavailable, named(runID, "r1", lease+1))
+		b.refused(mode, Unavailable, named(runID, "r2", 1))
+	}
+	b.m.Settle(b.must(named(runID, "r1", lease)), []Need{need(runID, lease)})
+	if c := b.of(runID, "r1"); c.balance() != 0 || c.spent != lease {
+		t.Fatalf("run %+v", c)
+	}
+}
+
+func TestLoweredLimitLowersTheShareOfEachName(t *testing.T) {
+	b := newNamedOutage(t)
+	b.after(2 * time.Second)
+	b.must(named(userID, "ann", 1))
+	b.m.Configure(b.now, []*quotav1.Resource{usersOf(userID, 6, 10)})
+	b.after(5 * time.Second)
+	b.refused(Share, Unavailable, named(userID, "ann", 1)) // 6 a minute from now on
+	b.after(5 * time.Second)
+	b.must(named(userID, "ann", 1))
 }

@@ -10,6 +10,8 @@ import (
 // past is what a segment says of the process that wrote it.
 type past struct {
 	generation  uint64
+	id          uint64 // of the journal
+	tail        uint64 // word
 	incarnation uint64
 	seq         uint64
 	proven      bool // complete, of this boot, in the file it was written to
@@ -41,7 +43,7 @@ func readPast(mem []byte, inode uint64, boot [16]byte) *past {
 		return nil
 	}
 	p := &past{
-		generation: le.Uint64(mem[8:]), incarnation: le.Uint64(mem[16:]),
+		generation: le.Uint64(mem[8:]), incarnation: le.Uint64(mem[16:]), id: le.Uint64(mem[48:]), tail: le.Uint64(mem[tailAt:]),
 		totals: make(map[counterKey]*quotav1.Counter), holds: make(map[uint64]*pastHold),
 	}
 	seed := crc32.Update(0, castagnoli, mem[8:16])
@@ -79,7 +81,7 @@ func (p *past) apply(kind byte, b []byte) bool {
 		p.totals[counterKey{c.Resource, c.Period}] = c
 	case recordReserve:
 		id, h := d.u64(), &pastHold{}
-		h.note = slices.Clone(d.bytes(int(d.u8())))
+		h.note = slices.Clone(d.bytes(int(d.u16())))
 		for n := d.u8(); n > 0 && !d.bad; n-- {
 			h.needs = append(h.needs, pastNeed{d.u64(), d.u32(), int64(d.u64())})
 		}
@@ -92,6 +94,8 @@ func (p *past) apply(kind byte, b []byte) bool {
 		for len(d.b) > 0 && !d.bad {
 			p.spend(d.u64(), d.u32(), int64(d.u64()))
 		}
+	case recordForget:
+		p.forget(counterKey{d.u64(), d.u32()})
 	case recordRenew:
 		p.seq = d.u64()
 	case recordShares:
@@ -126,6 +130,18 @@ func (p *past) spend(resource uint64, period uint32, amount int64) {
 	c.Spent += amount
 }
 
+// forget ends a counter. What runs on it settles to nobody.
+func (p *past) forget(key counterKey) {
+	delete(p.totals, key)
+	for _, h := range p.holds {
+		for i := range h.needs {
+			if n := &h.needs[i]; n.resource == key.resource && n.period == key.period {
+				n.period = uncharged
+			}
+		}
+	}
+}
+
 // lost are the reservations without a settle, oldest first.
 func (p *past) lost() []LostHold {
 	out := make([]LostHold, 0, len(p.holds))
@@ -133,7 +149,7 @@ func (p *past) lost() []LostHold {
 		h := p.holds[id]
 		l := LostHold{Note: h.note}
 		for _, n := range h.needs {
-			l.Needs = append(l.Needs, Need{n.resource, n.amount})
+			l.Needs = append(l.Needs, Need{Resource: n.resource, Amount: n.amount})
 		}
 		out = append(out, l)
 	}
@@ -193,6 +209,13 @@ func (d *decoder) bytes(n int) []byte {
 func (d *decoder) u8() byte {
 	if b := d.bytes(1); b != nil {
 		return b[0]
+	}
+	return 0
+}
+
+func (d *decoder) u16() uint16 {
+	if b := d.bytes(2); b != nil {
+		return le.Uint16(b)
 	}
 	return 0
 }

@@ -11,21 +11,21 @@ import (
 var le = binary.LittleEndian
 
 // recordBytes is what h takes as a record. It does not change while h is open.
-func (h *hold) recordBytes() int { return recordOverhead + 8 + 1 + len(h.note) + 1 + h.n*needBytes }
+func (h *hold) recordBytes() int { return recordOverhead + 8 + 2 + len(h.note) + 1 + h.n*needBytes }
 
 func (h *hold) appendTo(b []byte) []byte {
 	b = le.AppendUint64(b, h.id)
-	b = append(b, byte(len(h.note)))
+	b = le.AppendUint16(b, uint16(len(h.note)))
 	b = append(b, h.note...)
 	b = append(b, byte(h.n))
 	for i := range h.n {
 		n := &h.needs[i]
-		period := uncharged
+		key := counterKey{n.res.id, uncharged}
 		if n.counter != nil && !n.counter.gone {
-			period = n.counter.key.period
+			key = n.counter.key
 		}
-		b = le.AppendUint64(b, n.resource)
-		b = le.AppendUint32(b, period)
+		b = le.AppendUint64(b, key.resource)
+		b = le.AppendUint32(b, key.period)
 		b = le.AppendUint64(b, uint64(n.amount))
 	}
 	return b
@@ -69,7 +69,7 @@ func (m *Machine) checkpoint() {
 		}
 	}
 	for _, c := range m.counters {
-		if c.spent != 0 || c.returned != 0 {
+		if !c.gone && !c.closing && (c.spent != 0 || c.returned != 0) {
 			put(recordTotals, appendCounter(j.scratch[:0], c.key.resource, c.key.period, c.spent, c.returned))
 		}
 	}
@@ -102,11 +102,29 @@ func (m *Machine) journalSettle(h *hold, used []Need) {
 		if n == nil || n.counter == nil || n.counter.gone {
 			continue
 		}
-		b = le.AppendUint64(b, n.resource)
+		b = le.AppendUint64(b, n.counter.key.resource)
 		b = le.AppendUint32(b, n.counter.key.period)
 		b = le.AppendUint64(b, uint64(used[i].Amount))
 	}
 	m.write(recordSettle, b)
+}
+
+// journalForget records that c ends here: one that begins again under its key starts at 0. A counter that is closed
+// ends before quotad is told. If the process dies then, quotad knows its totals or has dropped it, and either way
+// nothing must be said of it.
+func (m *Machine) journalForget(c *counter) {
+	if m.journal.ok() {
+		b := le.AppendUint64(m.journal.scratch[:0], c.key.resource)
+		m.write(recordForget, le.AppendUint32(b, c.key.period))
+	}
+}
+
+// journalTotals records a counter that goes on after all.
+func (m *Machine) journalTotals(c *counter) {
+	if m.journal.ok() {
+		b := m.journal.scratch[:0]
+		m.write(recordTotals, appendCounter(b, c.key.resource, c.key.period, c.spent, c.returned))
+	}
 }
 
 // journalRenew records a renew's seq before it is sent: a journal with an older one was rolled back.

@@ -64,7 +64,7 @@ func (m *Machine) hopeful(now int64) bool {
 
 // Wake says that something that was refused may have become free: everything remembered is forgotten.
 func (m *Machine) Wake() {
-	for _, r := range m.resources {
+	for r := range m.all() {
 		r.memory = memory{}
 	}
 	m.early = true
@@ -121,6 +121,7 @@ func (m *Machine) build(now int64) {
 	m.seq++
 	msg := &quotav1.Renew{
 		Incarnation: m.incarnation, Seq: m.seq, Asks: asks, ShareVersion: m.shareVersion, Leaving: m.leaving,
+		Epoch: m.epoch,
 	}
 	elapsed := now - m.windowStart
 	roll := elapsed >= int64(m.cfg.RenewEvery)*4/5
@@ -136,14 +137,21 @@ func (m *Machine) build(now int64) {
 		if c.closed && !c.wanted() {
 			continue
 		}
-		c.sent = sentTotals{c.spent, c.returned}
-		msg.Counters = append(msg.Counters, &quotav1.Counter{
-			Resource: c.key.resource, Period: c.key.period,
+		out := &quotav1.Counter{
+			Resource: c.key.resource, Period: c.key.period, Granted: c.granted,
 			Spent: c.spent, Returned: c.returned, Held: c.held, Demand: demand,
-		})
+		}
+		if out.Close = m.mayClose(c, demand, len(asks)); out.Close {
+			m.close(c)
+		} else {
+			out.ProviderLeft = c.providerLeft(now)
+		}
+		c.sent = sentTotals{c.spent, c.returned}
+		msg.Counters = append(msg.Counters, out)
 	}
 	if roll {
 		m.windowStart = now
+		m.forgetNames(now)
 	}
 	m.journalRenew(msg)
 	m.inflight, m.firstSend = msg, now
@@ -165,12 +173,12 @@ func (c *counter) wanted() bool { return c.res.known && c.res.current == c }
 // quotad may be away; or what is beyond that which quotad lets lie idle. A bucket balance whose lease has ended is not
 // returned: quotad has forfeited it, or the next reply makes it usable again.
 func (m *Machine) returnExcess(now int64, c *counter, demand int64) {
-	if !c.res.money && now >= m.usableUntil {
+	if !c.res.capped && now >= m.usableUntil {
 		c.back = 0
 		return
 	}
 	idle, keep := c.balance(), 2*demand
-	if c.res.money {
+	if c.res.capped {
 		keep = moneyRenews * min(demand, math.MaxInt64/moneyRenews)
 	}
 	if c.idleMax > 0 {
@@ -196,7 +204,7 @@ func (c *counter) windowUse(elapsed, interval int64) int64 {
 
 // possible is the most that could be granted at once.
 func (c *counter) possible() int64 {
-	if c.res.money {
+	if c.res.capped {
 		return min(c.res.limit, maxDemand)
 	}
 	return max(c.res.limit, c.res.burst)
@@ -252,15 +260,16 @@ func (m *Machine) lowWater(now int64, h *hold) {
 	}
 }
 
-// Apply takes a reply of the present session. Any but the answer to the renew in flight changes nothing. Requests that it decides are found
-// by Finished. fenced is true when this process was fenced: then next, a fresh random id, is its new incarnation.
+// Apply takes a reply of the present session. Any but the answer to the renew in flight changes nothing, and none from
+// before quotad was restored. Requests that it decides are found by Finished. fenced is true when this process was fenced: then next, a fresh random id, is its new incarnation.
 //
 // A fenced process goes on with nothing: its counters, what they hold and its shares stay behind and are quotad's to
 // account for (money stays in suspense), its running requests settle to nobody, and it needs a new session.
 func (m *Machine) Apply(now int64, reply *quotav1.RenewReply, next uint64) (fenced bool) {
-	if m.inflight == nil || reply.GetSeq() != m.inflight.GetSeq() {
+	if m.inflight == nil || reply.GetSeq() != m.inflight.GetSeq() || reply.GetEpoch() < m.epoch {
 		return false
 	}
+	m.epoch = reply.GetEpoch()
 	if reply.GetFenced() {
 		m.fence(now, next)
 		return true
@@ -271,8 +280,9 @@ func (m *Machine) Apply(now int64, reply *quotav1.RenewReply, next uint64) (fenc
 	for _, g := range reply.GetGrants() {
 		m.applyGrant(now, g)
 	}
+	m.forgetGone()
 	for _, c := range m.counters {
-		if !c.wanted() && c.held == 0 && c.balance() == 0 && c.sent == (sentTotals{c.spent, c.returned}) {
+		if c.res.of == nil && !c.wanted() && c.held == 0 && c.balance() == 0 && c.sent == (sentTotals{c.spent, c.returned}) {
 			c.closed = true
 		}
 	}
@@ -284,13 +294,19 @@ func (m *Machine) Apply(now int64, reply *quotav1.RenewReply, next uint64) (fenc
 
 func (m *Machine) applyGrant(now int64, g *quotav1.Grant) {
 	c := m.byKey[counterKey{g.GetResource(), g.GetPeriod()}]
-	if c == nil {
+	switch {
+	case c == nil && (g.GetGone() || g.GetOf() == 0):
 		return
-	}
-	if g.GetGone() {
-		c.res.memory = memory{reason: Unavailable, until: now + maxMemory}
+	case c == nil:
+		c = m.adopt(g)
+	case g.GetGone():
+		if c.res.of == nil { // of a name there may be another by now: quotad is asked
+			c.res.memory = memory{reason: Unavailable, until: now + maxMemory}
+		}
 		m.dropCounter(c)
 		return
+	case c.closing:
+		m.reopen(c)
 	}
 	c.granted = max(c.granted, g.GetGranted())
 	c.forfeited = max(c.forfeited, g.GetForfeited())
@@ -301,6 +317,15 @@ func (m *Machine) applyGrant(now int64, g *quotav1.Grant) {
 	}
 	if c.res.current == c {
 		c.res.memory.restate(now, c.free+max(c.balance(), 0))
+	}
+}
+
+// close gives c up in the renew that is being built. From here on the name is asked for anew.
+func (m *Machine) close(c *counter) {
+	m.journalForget(c)
+	c.closing = true
+	if c.res.current == c {
+		c.res.current = nil
 	}
 }
 

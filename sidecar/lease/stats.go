@@ -1,6 +1,9 @@
 package lease
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Stats is a picture of the moment.
 func (m *Machine) Stats(now int64) Stats {
@@ -25,12 +28,29 @@ func (m *Machine) Stats(now int64) Stats {
 		s.LastReplyAge = time.Duration(now - m.lastReply)
 	}
 	interval := int64(m.cfg.RenewEvery)
+	sums := map[uint64]*CounterStats{} // by template
 	for _, c := range m.counters {
-		s.Counters = append(s.Counters, CounterStats{
+		one := CounterStats{
 			Resource: c.key.resource, Period: c.key.period, Granted: c.granted, Spent: c.spent, Returned: c.returned,
 			Forfeited: c.forfeited, Held: c.held, Balance: c.balance(), Demand: c.demand(now-m.windowStart, interval),
-		})
+		}
+		if c.res.of == nil {
+			s.Counters = append(s.Counters, one)
+			continue
+		}
+		sum := sums[c.res.id]
+		if sum == nil {
+			sum = &CounterStats{Resource: c.res.id}
+			sums[c.res.id] = sum
+		}
+		sum.add(&one)
 	}
+	for _, sum := range sums {
+		s.Counters = append(s.Counters, *sum)
+	}
+	slices.SortFunc(s.Counters, func(a, b CounterStats) int {
+		return counterKey{a.Resource, a.Period}.compare(counterKey{b.Resource, b.Period})
+	})
 	for _, sh := range m.sortedShares() {
 		s.Shares = append(s.Shares, ShareStats{sh.Resource, sh.PerMinute})
 	}
@@ -38,4 +58,15 @@ func (m *Machine) Stats(now int64) Stats {
 		s.Journal = m.journal.stats()
 	}
 	return s
+}
+
+func (s *CounterStats) add(one *CounterStats) {
+	s.Names++
+	s.Granted += one.Granted
+	s.Spent += one.Spent
+	s.Returned += one.Returned
+	s.Forfeited += one.Forfeited
+	s.Held += one.Held
+	s.Balance += one.Balance
+	s.Demand = min(s.Demand+one.Demand, maxDemand)
 }

@@ -37,6 +37,7 @@ type Request struct {
 	Vision        bool
 	AllowDropped  []string // members of the body that may go where they cannot be honoured
 	Feature       string   // x-gw-feature, or metadata.feature
+	RunID         string   // x-gw-run-id, empty when none
 	UserSHA256    string   // of x-gw-user, safety_identifier, user or metadata.user; hex, empty when none
 }
 
@@ -54,6 +55,8 @@ type Deployment struct {
 	DataClasses   []string
 	PriceName     string
 	Unpriced      bool // no price: served and counted at 0
+	// Pools are the limits rented from the provider. An attempt draws on all of them.
+	Pools []*Resource
 }
 
 // Timeouts are the deadlines of one attempt. None is zero.

@@ -26,36 +26,55 @@ func (g *Gateway) admit(f *flow) *refusal {
 	if no != nil {
 		return no
 	}
+	g.named(f)
 	f.reserved = g.size(f, price)
 	if limit := f.who.RequestCap; limit > 0 && f.reserved.cost > limit {
 		return requestCap(f.reserved.cost, limit)
 	}
 	var buf [lease.MaxNeeds]lease.Need
-	needs := appendNeeds(buf[:0], f.who.Draws, f.reserved.input, f.reserved.output, f.reserved.cost)
-	// What can never fit must not count as demand: quotad would lease a whole limit for it, away from other keys.
-	for i, d := range f.who.Draws {
-		if d.Kind != exchange.Money && needs[i].Amount > d.Burst {
-			left, _, _, known := g.Lease.Remaining(d.ID)
-			if !known {
-				left = d.Burst // nobody has drawn on it yet
-			}
-			return shortOf(lease.Verdict{
-				Reason: lease.TooLarge, Resource: d.ID, Left: left, Needed: needs[i].Amount, Limit: d.Burst,
-			}, d)
-		}
+	needs := f.appendNeeds(buf[:0], f.reserved.input, f.reserved.output, f.reserved.cost)
+	if no := g.neverFits(f, needs); no != nil {
+		return no
 	}
 	hold, v := g.Lease.Acquire(f.cancel.Done(), lease.Outage(f.who.Outage), needs, f.note())
 	if !v.OK {
 		if v.Reason == lease.CallerGone {
 			return f.cancelled()
 		}
-		no := shortOf(v, f.rules.Resource(v.Resource))
-		if _, _, resetIn, ok := g.Lease.Remaining(v.Resource); ok && v.Reason == lease.Exhausted {
-			no.resetsAt = time.Now().Add(resetIn).Round(time.Second) // fresher than the snapshot
+		res := f.rules.Resource(v.Resource)
+		no := f.shortOf(v, res)
+		if v.Reason == lease.Exhausted && res != nil && res.Each == exchange.Whole {
+			if _, _, resetIn, ok := g.Lease.Remaining(v.Resource); ok {
+				no.resetsAt = time.Now().Add(resetIn).Round(time.Second) // fresher than the snapshot
+			}
 		}
 		return no
 	}
 	f.hold = hold
+	return nil
+}
+
+// neverFits refuses what is larger than a whole limit. It must not count as demand: quotad would lease the whole limit
+// for it, away from others.
+func (g *Gateway) neverFits(f *flow, needs []lease.Need) *refusal {
+	for _, d := range f.who.Draws {
+		name, draws := f.which(d)
+		if !draws {
+			continue
+		}
+		need := needs[0] // they are in the order of the draws
+		needs = needs[1:]
+		if need.Amount <= d.Most() {
+			continue
+		}
+		left, _, _, known := g.Lease.RemainingOf(d.ID, name)
+		if !known {
+			left = d.Most() // nobody has drawn on it yet
+		}
+		return f.shortOf(lease.Verdict{
+			Reason: lease.TooLarge, Resource: d.ID, Left: left, Needed: need.Amount, Limit: d.Most(),
+		}, d)
+	}
 	return nil
 }
 
@@ -113,10 +132,11 @@ func (g *Gateway) size(f *flow, price exchange.Price) reservation {
 // exposed reports whether an overrun of this size would weigh in a hard budget.
 func (g *Gateway) exposed(f *flow, overrun exchange.NanoUSD) bool {
 	for _, d := range f.who.Draws {
-		if d.Kind != exchange.Money || !d.Hard {
+		name, draws := f.which(d)
+		if !draws || d.Kind != exchange.Money || !d.Hard {
 			continue
 		}
-		left, _, _, ok := g.Lease.Remaining(d.ID)
+		left, _, _, ok := g.Lease.RemainingOf(d.ID, name)
 		if !ok || int64(overrun) > left/exposureShare {
 			return true
 		}
@@ -128,6 +148,8 @@ func (g *Gateway) exposed(f *flow, overrun exchange.NanoUSD) bool {
 // the alias's default, which the provider is then told.
 func (f *flow) outputCap() int64 {
 	switch {
+	case f.req.Operation == exchange.Embeddings:
+		return 0
 	case f.req.MaxOutput == 0:
 		return f.req.DefaultOutput
 	case f.req.Thinking > 0:
@@ -138,12 +160,17 @@ func (f *flow) outputCap() int64 {
 
 func (f *flow) series() string { return f.who.Key + "\x00" + f.alias.Name }
 
-// appendNeeds turns amounts into what each resource of a principal gives for them.
-func appendNeeds(dst []lease.Need, draws []*exchange.Resource, input, output int64, cost exchange.NanoUSD) []lease.Need {
-	for _, d := range draws {
-		n := lease.Need{Resource: d.ID}
+// appendNeeds turns amounts into what each resource that the request draws on gives for them. A request is a call of
+// its run when it settles as a request: when it was answered, or when its team pays for it all the same.
+func (f *flow) appendNeeds(dst []lease.Need, input, output int64, cost exchange.NanoUSD) []lease.Need {
+	for _, d := range f.who.Draws {
+		name, draws := f.which(d)
+		if !draws {
+			continue
+		}
+		n := lease.Need{Resource: d.ID, Name: name}
 		switch d.Kind {
-		case exchange.Requests:
+		case exchange.Requests, exchange.Calls:
 			n.Amount = 1
 		case exchange.InputTokens:
 			n.Amount = input
@@ -162,6 +189,7 @@ func appendNeeds(dst []lease.Need, draws []*exchange.Resource, input, output int
 // release gives an open reservation back: whole, unless the team pays for what failed attempts used.
 func (g *Gateway) release(f *flow) {
 	g.recordWasted(f)
+	g.returnRented(f)
 	switch {
 	case !f.hold.Valid() || f.settled:
 	case f.wasted != exchange.Tokens{}:
@@ -180,7 +208,7 @@ func (g *Gateway) settle(f *flow, u exchange.Usage, cost exchange.NanoUSD) {
 	f.settled = true
 	var buf [lease.MaxNeeds]lease.Need
 	all := u.Tokens.Add(f.wasted)
-	g.Lease.Settle(f.hold, appendNeeds(buf[:0], f.who.Draws, all.Prompt(), all.Output, cost+f.wastedCost))
+	g.Lease.Settle(f.hold, f.appendNeeds(buf[:0], all.Prompt(), all.Output, cost+f.wastedCost))
 	if u.Source != exchange.FromProvider {
 		return
 	}

@@ -32,10 +32,10 @@ type candidate struct {
 
 // attempt is step 6: one deployment after the other, until one answers or nothing is left to try. Nothing has reached
 // the caller while it loops. A deployment that cannot honour the request is no candidate, and passing over it is no
-// attempt; one that failed in a way that may be over soon goes to the end of the queue.
+// attempt; nor is it one when its rented limit is short; one that failed in a way that may be over soon goes to the end of the queue.
 func (g *Gateway) attempt(f *flow) *refusal {
 	g.Route.Request(f.began)
-	order, wait := g.Route.Order(time.Now(), f.targets)
+	order, wait := g.Route.Order(time.Now(), f.targets, g.roomFor(f))
 	if len(order) == 0 {
 		return breakersOpen(wait)
 	}
@@ -44,6 +44,7 @@ func (g *Gateway) attempt(f *flow) *refusal {
 		queue[i].Target = t
 	}
 	var last, unfit *exchange.Failure
+	var short *refusal    // the rented limit that is short for the shortest time
 	tooSmall := int64(-1) // the widest window that was too small
 	for len(queue) > 0 && len(f.tried) < f.alias.MaxAttempts {
 		c := queue[0]
@@ -68,6 +69,13 @@ func (g *Gateway) attempt(f *flow) *refusal {
 			}
 			break
 		}
+		if no := g.rent(f, c.Deployment); no != nil {
+			if f.cancel.Cancelled() {
+				return f.cancelled()
+			}
+			short = sooner(short, no)
+			continue
+		}
 		failure := g.try(f, c.Deployment, call)
 		switch {
 		case failure == nil:
@@ -83,10 +91,13 @@ func (g *Gateway) attempt(f *flow) *refusal {
 		}
 		last = failure
 	}
-	if last == nil {
-		last = unfit
+	switch {
+	case last != nil:
+		return upstreamFailed(f, last)
+	case short != nil:
+		return short
 	}
-	return upstreamFailed(f, last)
+	return upstreamFailed(f, unfit)
 }
 
 // mayRetry decides on one more attempt, and waits until it may begin when it goes back to a deployment that has
@@ -143,7 +154,7 @@ func (g *Gateway) prepare(f *flow, d *exchange.Deployment) (adapter.Call, *excha
 func (g *Gateway) try(f *flow, d *exchange.Deployment, call adapter.Call) *exchange.Failure {
 	start, number := time.Now(), len(f.tried)+1
 	f.target = d
-	up := relay.Upstream{BaseURL: d.BaseURL, Timeouts: f.alias.Timeouts}
+	up := relay.Upstream{BaseURL: d.BaseURL, Timeouts: f.alias.Timeouts, Lefts: len(d.Pools) > 0}
 	ad := g.Adapters[d.Provider]
 	if f.speaks == anthropicDialect {
 		ad = messages.Face{Adapter: ad}
@@ -153,7 +164,9 @@ func (g *Gateway) try(f *flow, d *exchange.Deployment, call adapter.Call) *excha
 			u = g.known(f, u, delivered)
 			return g.annotate(dst, f, d, number, u), u
 		})
+	g.hear(d, ans, failure, start)
 	if failure != nil {
+		g.failRented(f, ans, failure)
 		g.Route.Report(time.Now(), d.ID, failure)
 		f.tried = append(f.tried, attempt{d.ID, failure.Kind, failure.Status, failure.Message})
 		g.failed(f, d, number, start, ans, failure)
@@ -299,6 +312,7 @@ type ended struct {
 func (g *Gateway) done(f *flow, e ended) {
 	g.recordWasted(f)
 	cost := g.event(f, e)
+	g.settleRented(f, e.usage.Tokens)
 	g.settle(f, e.usage, cost)
 }
 

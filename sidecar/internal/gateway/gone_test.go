@@ -25,7 +25,7 @@ func TestWhoLeavesPays(t *testing.T) {
 			r := newRig(t, []*provider{{id: "a", answer: func(_ http.ResponseWriter, r *http.Request) {
 				asked <- struct{}{}
 				<-r.Context().Done()
-			}}}, limited(100, 100_000, 50_000, allMoney))
+			}}}, all(limited(100, 100_000, 50_000, allMoney), pooled(0, plenty)))
 			ctx, leave := context.WithCancel(t.Context())
 			go func() {
 				<-asked
@@ -52,6 +52,10 @@ func TestWhoLeavesPays(t *testing.T) {
 			if left, _, _, _ := r.g.Lease.Remaining(teamMoney); left != allMoney-cost {
 				t.Errorf("%d of the budget is gone, the event says %d", allMoney-left, cost)
 			}
+			if got := r.used(0, "standard/red"); got[0] != 1 || got[2] != 100 {
+				t.Errorf("of the provider's limits %v were counted: it had the request, with its cap", got)
+			}
+			r.settled()
 		})
 	}
 }

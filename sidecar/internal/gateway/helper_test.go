@@ -12,7 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
+	"runtime"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -95,6 +95,8 @@ type rig struct {
 	ledger *ledger
 	counts *prometheus.Registry
 	key    string
+	snap   *quotav1.Snapshot
+	began  time.Time
 }
 
 // newRig serves alias chat from the providers, in their order. change may alter the snapshot first.
@@ -128,7 +130,7 @@ func newRig(t *testing.T, providers []*provider, change func(*quotav1.Snapshot))
 	if change != nil {
 		change(snap)
 	}
-	r := &rig{t: t, events: t.TempDir(), counts: prometheus.NewRegistry(), key: appKey}
+	r := &rig{t: t, events: t.TempDir(), counts: prometheus.NewRegistry(), key: appKey, snap: snap, began: time.Now()}
 	log := zap.NewNop()
 	store := policy.NewStore("")
 	rules, err := policy.Compile(snap)
@@ -234,7 +236,17 @@ func (r *rig) attempts() []gjson.Result {
 	return out
 }
 
-// metric is a counter without labels.
+// eventually polls until something is so. The bound ends a hung test, it judges nothing.
+func (r *rig) eventually(what string, so func() bool) {
+	r.t.Helper()
+	for end := time.Now().Add(time.Minute); !so(); runtime.Gosched() {
+		if time.Now().After(end) {
+			r.t.Fatalf("never happened: %s", what)
+		}
+	}
+}
+
+// metric is a counter, of the labels that come first.
 func (r *rig) metric(name string) float64 {
 	r.t.Helper()
 	families, err := r.counts.Gather()
@@ -246,84 +258,6 @@ func (r *rig) metric(name string) float64 {
 	}
 	r.t.Fatalf("no metric %s", name)
 	return 0
-}
-
-// ledger hands out what each resource has, once.
-type ledger struct {
-	client *lease.Client
-	calls  sync.WaitGroup
-
-	mu      sync.Mutex
-	free    map[uint64]int64
-	period  map[uint64]uint32
-	granted map[uint64]int64
-	back    map[uint64]int64
-	spent   map[uint64]int64
-}
-
-func newLedger(c *lease.Client, resources []*quotav1.Resource) *ledger {
-	l := &ledger{
-		client: c, free: map[uint64]int64{}, period: map[uint64]uint32{}, granted: map[uint64]int64{},
-		back: map[uint64]int64{}, spent: map[uint64]int64{},
-	}
-	for _, r := range resources {
-		l.free[r.GetId()], l.period[r.GetId()] = r.GetBurst(), r.GetPeriod()
-		if r.GetKind() == quotav1.Kind_KIND_MONEY {
-			l.free[r.GetId()] = r.GetLimit()
-		}
-	}
-	return l
-}
-
-// Send implements lease.Sender.
-func (l *ledger) Send(m *quotav1.SessionRequest) bool {
-	if r := m.GetRenew(); r != nil {
-		l.calls.Go(func() { l.client.HandleRenewReply(l.renew(r)) })
-	}
-	return true
-}
-
-func (l *ledger) renew(r *quotav1.Renew) *quotav1.RenewReply {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	reply := &quotav1.RenewReply{Seq: r.GetSeq(), UsableForMs: 600_000, StandbyForMs: 3_600_000}
-	touched := map[uint64]bool{}
-	for _, c := range r.GetCounters() {
-		id := c.GetResource()
-		touched[id] = true
-		l.free[id] += c.GetReturned() - l.back[id]
-		l.back[id], l.spent[id] = c.GetReturned(), c.GetSpent()
-	}
-	for _, ask := range r.GetAsks() {
-		res := &quotav1.AskResult{Id: ask.GetId(), Granted: true}
-		for _, n := range ask.GetNeeds() {
-			if n.GetAmount() > l.free[n.GetResource()] {
-				res = &quotav1.AskResult{
-					Id: ask.GetId(), Resource: n.GetResource(), Left: l.free[n.GetResource()],
-					Shortage: quotav1.Shortage_SHORTAGE_THROTTLED, RetryAfterMs: 1_500,
-				}
-				if l.period[n.GetResource()] != 0 {
-					res.Shortage, res.RetryAfterMs = quotav1.Shortage_SHORTAGE_EXHAUSTED, 0
-				}
-				break
-			}
-		}
-		for _, n := range ask.GetNeeds() {
-			touched[n.GetResource()] = true
-			if res.GetGranted() {
-				l.granted[n.GetResource()] += n.GetAmount()
-				l.free[n.GetResource()] -= n.GetAmount()
-			}
-		}
-		reply.Asks = append(reply.Asks, res)
-	}
-	for id := range touched {
-		reply.Grants = append(reply.Grants, &quotav1.Grant{
-			Resource: id, Period: l.period[id], Granted: l.granted[id], Free: l.free[id],
-		})
-	}
-	slices.SortFunc(reply.GetGrants(), func(a, b *quotav1.Grant) int { return int(a.GetResource()) - int(b.GetResource()) })
-	return reply
 }
 
 // kinds are the failures of the attempts that an error lists.

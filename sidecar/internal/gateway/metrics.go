@@ -7,6 +7,8 @@ type Metrics struct {
 	Requests         *prometheus.CounterVec // by HTTP status
 	Refusals         *prometheus.CounterVec // by error code
 	UpstreamFailures *prometheus.CounterVec // by deployment and kind
+	PoolShort        *prometheus.CounterVec // by deployment
+	MalformedLefts   *prometheus.CounterVec // by deployment
 	OpenStreams      prometheus.Gauge
 	Unpriced         prometheus.Counter
 	RetryBudget      prometheus.Counter
@@ -31,6 +33,10 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		Refusals: vec("sluice_refusals_total", "Requests refused, by error code.", "code"),
 		UpstreamFailures: vec("sluice_upstream_failures_total", "Failed attempts, by deployment and kind.",
 			"deployment", "kind"),
+		PoolShort: vec("sluice_pool_short_total",
+			"Times a deployment was passed over because the limit rented from its provider was used up.", "deployment"),
+		MalformedLefts: vec("sluice_provider_limits_malformed_total",
+			"Values in providers' headers about their limits that could not be read.", "deployment"),
 		OpenStreams: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "sluice_open_streams", Help: "Streams being relayed now.",
 		}),

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"time"
@@ -32,6 +33,9 @@ func (f *flow) note() []byte {
 	}
 	return b
 }
+
+// HasRow says whether a reservation with this note has a usage row.
+func HasRow(note []byte) bool { return !bytes.Equal(note, rentedNote) }
 
 var errNote = errors.New("note of a lost request is damaged")
 

@@ -30,7 +30,7 @@ type refusal struct {
 	left     int64
 	needed   int64
 	limit    int64
-	unit     string // requests, tokens or usd
+	unit     string // requests, tokens, calls or usd
 	resetsAt time.Time
 	attempts []attempt
 	numbers  bool
@@ -143,10 +143,11 @@ func requestCap(needed, limit exchange.NanoUSD) *refusal {
 }
 
 // shortOf turns the lease machine's verdict into the answer of dataplane's contract.
-func shortOf(v lease.Verdict, res *exchange.Resource) *refusal {
+func (f *flow) shortOf(v lease.Verdict, res *exchange.Resource) *refusal {
 	if res == nil {
 		res = &exchange.Resource{Scope: "limit"}
 	}
+	what := res.Name() + " of " + f.whose(res)
 	r := &refusal{
 		status: 429, kind: typeLimit, ranOut: res.ID, scope: res.Name(), left: v.Left, needed: v.Needed, limit: res.Limit,
 		unit: unitOf(res.Kind), numbers: true, retry: true, after: max(v.RetryAfter, time.Millisecond),
@@ -155,21 +156,25 @@ func shortOf(v lease.Verdict, res *exchange.Resource) *refusal {
 	switch v.Reason {
 	case lease.Throttled:
 		r.code = res.Name()
-		r.message = fmt.Sprintf("%s of %q is used up: %s", res.Name(), res.Owner, numbers)
+		r.message = fmt.Sprintf("%s is used up: %s", what, numbers)
 	case lease.Reserved:
 		r.code = "budget_reserved"
-		r.message = fmt.Sprintf("the rest of %s of %q is reserved by running requests: %s", res.Name(), res.Owner, numbers)
+		r.message = fmt.Sprintf("the rest of %s is reserved by running requests: %s", what, numbers)
 	case lease.Exhausted:
 		r.kind, r.code, r.retry, r.after = typeQuota, "budget_exhausted", false, 0
 		r.resetsAt = res.PeriodEndsAt
-		r.message = fmt.Sprintf("%s of %q is spent: %s", res.Name(), res.Owner, numbers)
+		r.message = fmt.Sprintf("%s is spent: %s", what, numbers)
+		if res.Scope == exchange.ScopeRun {
+			r.code = "run_budget_exhausted"
+			r.message += fmt.Sprintf("; the run is resumable: it goes on when team %q is given a larger run budget", res.Owner)
+		}
 	case lease.TooLarge:
 		r.status, r.kind, r.code, r.retry, r.after = 400, typeInvalid, "request_exceeds_limit", false, 0
-		r.message = fmt.Sprintf("the request needs more than all of %s of %q: %s", res.Name(), res.Owner, numbers)
+		r.message = fmt.Sprintf("the request needs more than all of %s: %s", what, numbers)
 	default:
 		used := "the key's standing share is used up"
 		if res.Kind == exchange.Money {
-			used = fmt.Sprintf("what is on lease here of %s of %q is spent", res.Name(), res.Owner)
+			used = fmt.Sprintf("what is on lease here of %s is spent", what)
 		}
 		u := unavailable("quotad is away and " + used)
 		u.after = max(v.RetryAfter, time.Millisecond) // a share says to the millisecond when it has the next request
@@ -178,10 +183,26 @@ func shortOf(v lease.Verdict, res *exchange.Resource) *refusal {
 	return r
 }
 
+// whose names who a resource is limited for, in words the caller knows. A user's hash says nothing to it.
+func (f *flow) whose(res *exchange.Resource) string {
+	name, _ := f.which(res)
+	switch {
+	case res.Each == exchange.Whole:
+		return strconv.Quote(res.Owner)
+	case name == "":
+		return fmt.Sprintf("all that are beyond the first %d of key %q", namesMax, f.who.Key)
+	case res.Scope == exchange.ScopeRun:
+		return strconv.Quote(name)
+	}
+	return fmt.Sprintf("this user of team %q", res.Owner)
+}
+
 func unitOf(k exchange.Kind) string {
 	switch k {
 	case exchange.Requests:
 		return "requests"
+	case exchange.Calls:
+		return "calls"
 	case exchange.Money:
 		return "usd"
 	}

@@ -157,6 +157,10 @@ func (g *Gateway) limitHeaders(f *flow, r *refusal) {
 		reset       time.Duration
 	}
 	for _, d := range f.who.Draws {
+		name, draws := f.which(d)
+		if !draws || d.Kind == exchange.Calls {
+			continue
+		}
 		slot := 1
 		switch d.Kind {
 		case exchange.Requests:
@@ -164,7 +168,7 @@ func (g *Gateway) limitHeaders(f *flow, r *refusal) {
 		case exchange.Money:
 			slot = 2
 		}
-		left, limit, reset, ok := g.Lease.Remaining(d.ID)
+		left, limit, reset, ok := g.Lease.RemainingOf(d.ID, name)
 		final := r != nil && r.ranOut == d.ID
 		switch {
 		case final:

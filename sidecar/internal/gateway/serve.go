@@ -38,6 +38,7 @@ type Gateway struct {
 	DefaultSecret string
 
 	running running
+	names   names
 }
 
 // serve takes one request through the sidecar. A step that refuses ends the walk; whatever happened, finish settles
@@ -70,11 +71,14 @@ type flow struct {
 	who       *exchange.Principal
 	alias     *exchange.Alias
 	dataClass string
+	priority  string // the key's class, or the lower one it asked for
 	targets   []exchange.Target
 
-	input    estimate.Input
-	reserved reservation
-	hold     lease.Hold
+	input     estimate.Input
+	user, run drawn
+	reserved  reservation
+	hold      lease.Hold
+	rented    rented // of the attempt that runs
 
 	cancel relay.Canceller
 	cut    atomic.Bool // cancelled because the sidecar stops

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -47,6 +48,11 @@ func (g *Gateway) read(f *flow) *refusal {
 	if u := h.Peek("x-gw-user"); len(u) > 0 {
 		f.req.UserSHA256 = hashUser(string(u))
 	}
+	if id, bad := runID(h.PeekAll("x-gw-run-id")); bad == nil {
+		f.req.RunID = id
+	} else {
+		return bad
+	}
 	if enc := h.ContentEncoding(); len(enc) > 0 && string(enc) != "identity" {
 		return badRequest("Content-Encoding", "the body must not be compressed")
 	}
@@ -63,6 +69,20 @@ func (g *Gateway) read(f *flow) *refusal {
 	f.req.Feature = clip(f.req.Feature)
 	f.input = estimate.Input{Bytes: f.req.InputBytes, Messages: f.req.Messages, Extra: f.req.InputExtra}
 	return nil
+}
+
+const runIDMax = 128 // bytes
+
+// runID reads x-gw-run-id. What is no id is refused: a run that its caller believes to be capped must not run without.
+func runID(sent [][]byte) (string, *refusal) {
+	if len(sent) == 0 {
+		return "", nil
+	}
+	invisible := func(c byte) bool { return c <= ' ' || c > '~' }
+	if id := sent[0]; len(sent) == 1 && len(id) > 0 && len(id) <= runIDMax && !slices.ContainsFunc(id, invisible) {
+		return string(id), nil
+	}
+	return "", badRequest("x-gw-run-id", fmt.Sprintf("x-gw-run-id must be one id of 1 to %d visible ASCII characters", runIDMax))
 }
 
 func badBody(param, message string) *refusal {
@@ -92,8 +112,27 @@ func (g *Gateway) permit(f *flow) *refusal {
 		}
 		f.dataClass = higher(f.dataClass, asked)
 	}
+	if no := f.prioritise(); no != nil {
+		return no
+	}
 	if top := f.who.MaxDataClass; top != "" && higher(f.dataClass, top) != top {
 		return dataClassDenied(f.dataClass, top)
+	}
+	return nil
+}
+
+// prioritise settles the class: the key's, or the lower one that the caller asked for.
+func (f *flow) prioritise() *refusal {
+	f.priority = f.who.Priority
+	asked := strings.ToLower(string(f.c.Request.Header.Peek("x-gw-priority")))
+	switch rank := slices.Index(exchange.Priorities[:], asked); {
+	case asked == "":
+	case rank < 0:
+		return badRequest("x-gw-priority", "x-gw-priority must be one of "+strings.Join(exchange.Priorities[:], ", "))
+	case rank > slices.Index(exchange.Priorities[:], f.priority):
+		return badRequest("x-gw-priority", fmt.Sprintf("x-gw-priority may only lower the key's class, which is %s", f.priority))
+	default:
+		f.priority = asked
 	}
 	return nil
 }

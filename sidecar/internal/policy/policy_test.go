@@ -32,9 +32,11 @@ func snapshot(version uint64) *quotav1.Snapshot {
 		Resources: []*quotav1.Resource{
 			{Id: 1, Scope: "key", Owner: "k1", Kind: quotav1.Kind_KIND_REQUESTS, Limit: 60, Burst: 10},
 			{Id: 2, Scope: "team", Owner: "t", Kind: quotav1.Kind_KIND_MONEY, Limit: 5, Hard: true, PeriodEndsMs: millis(2027)},
+			{Id: 3, Scope: "run", Owner: "t", Kind: quotav1.Kind_KIND_CALLS, Limit: 5, Hard: true, Each: quotav1.Each_EACH_NAME},
+			{Id: 4, Scope: "deployment", Owner: "d1", Kind: quotav1.Kind_KIND_TOTAL_TOKENS, Limit: 90, Burst: 90, Each: quotav1.Each_EACH_CLAIMANT},
 		},
 		Deployments: []*quotav1.Deployment{
-			{Id: "d1", Provider: "openai", Price: "mid", BaseUrl: "http://a"}, {Id: "d2", Provider: "anthropic", Price: "none", UnpricedAllow: true},
+			{Id: "d1", Provider: "openai", Price: "mid", BaseUrl: "http://a", Pools: []uint64{4}}, {Id: "d2", Provider: "anthropic", Price: "none", UnpricedAllow: true},
 		},
 		Aliases: []*quotav1.Alias{
 			{Name: "b", Timeouts: wait, MaxAttempts: 2, DefaultMaxOutput: 9, ReserveCap: true, Needs: []string{"tools"}, AllowDropped: []string{"seed"},
@@ -42,7 +44,7 @@ func snapshot(version uint64) *quotav1.Snapshot {
 			{Name: "a", Timeouts: wait, Targets: []*quotav1.Target{{Deployment: "d1"}}},
 		},
 		Keys: []*quotav1.Key{
-			{Id: "k1", Team: "t", App: "app", SecretSha256: hash("one"), Draws: []uint64{2, 1}, Aliases: []string{"b"}, Account: "bu",
+			{Id: "k1", Team: "t", App: "app", SecretSha256: hash("one"), Draws: []uint64{2, 1, 3}, Aliases: []string{"b"}, Priority: "batch", Account: "bu",
 				MaxDataClass: "internal", DefaultDataClass: "public", RequestCapNano: 7, Outage: quotav1.Outage_OUTAGE_OPEN,
 				ExpiresMs: millis(2030), PaysFailedAttempts: true},
 			{Id: "k2", Team: "t", SecretSha256: hash("two"), Revoked: true},
@@ -68,7 +70,7 @@ func TestCompile(t *testing.T) {
 	k := r.Principal([sha256.Size]byte(hash("one")))
 	if k == nil || k.Key != "k1" || k.Team != "t" || k.App != "app" || k.Account != "bu" || k.MaxDataClass != "internal" ||
 		k.DefaultDataClass != "public" || k.RequestCap != 7 || k.Outage != exchange.OutageOpen || !k.PaysFailed || k.Revoked ||
-		k.ExpiresAt.UnixMilli() != millis(2030) || len(k.Draws) != 2 {
+		k.ExpiresAt.UnixMilli() != millis(2030) || len(k.Draws) != 3 || k.Priority != "batch" {
 		t.Fatalf("key %+v", k)
 	}
 	money := k.Draws[0]
@@ -76,11 +78,14 @@ func TestCompile(t *testing.T) {
 		k.Draws[1].Name() != "key_requests_per_minute" || !k.Draws[1].PeriodEndsAt.IsZero() {
 		t.Errorf("draws %+v %+v", money, k.Draws[1])
 	}
+	if run := k.Draws[2]; run.Each != exchange.EachName || run.Name() != "run_calls" {
+		t.Errorf("draws %+v", run)
+	}
 	other := r.Principal([sha256.Size]byte(hash("two")))
-	if other == nil || !other.Revoked || other.Aliases != nil || !other.ExpiresAt.IsZero() || r.Key("k2") != other || r.Key("k3") != nil {
+	if other == nil || !other.Revoked || other.Aliases != nil || other.Priority != "standard" || !other.ExpiresAt.IsZero() || r.Key("k2") != other || r.Key("k3") != nil {
 		t.Errorf("key %+v", other)
 	}
-	if r.Principal([sha256.Size]byte(hash("three"))) != nil || r.Alias("c") != nil || r.Resource(3) != nil || r.Keys() != 2 || r.Version != 7 || r.ClusterID != "c1" {
+	if r.Principal([sha256.Size]byte(hash("three"))) != nil || r.Alias("c") != nil || r.Resource(5) != nil || r.Keys() != 2 || r.Version != 7 || r.ClusterID != "c1" {
 		t.Error("something that is not there")
 	}
 	b := r.Alias("b")
@@ -90,6 +95,9 @@ func TestCompile(t *testing.T) {
 	}
 	if b.Targets[0].Deployment.ID != "d1" || b.Targets[0].Weight != 3 || b.Targets[1].Deployment.ID != "d2" || !b.Targets[1].Deployment.Unpriced {
 		t.Errorf("targets are not by priority: %+v", b.Targets)
+	}
+	if pools := b.Targets[0].Deployment.Pools; len(pools) != 1 || pools[0] != r.Resource(4) || pools[0].Each != exchange.EachClaimant {
+		t.Errorf("pools %+v", pools)
 	}
 	if r.Alias("a").MaxAttempts != 1 {
 		t.Error("an alias is tried at least once")
@@ -137,8 +145,14 @@ func TestCompileRefuses(t *testing.T) {
 		`alias "a": a timeout is missing`: func(s *quotav1.Snapshot) {
 			s.Aliases[1].Timeouts = &quotav1.Timeouts{ConnectMs: 1, FirstTokenMs: 1, IdleMs: 1}
 		},
-		`key "k1": secret hash of 3 bytes`: func(s *quotav1.Snapshot) { s.Keys[0].SecretSha256 = []byte("abc") },
-		`key "k1": unknown resource 9`:     func(s *quotav1.Snapshot) { s.Keys[0].Draws = []uint64{1, 9} },
+		`key "k1": secret hash of 3 bytes`:    func(s *quotav1.Snapshot) { s.Keys[0].SecretSha256 = []byte("abc") },
+		`key "k1": unknown resource 9`:        func(s *quotav1.Snapshot) { s.Keys[0].Draws = []uint64{1, 9} },
+		`key "k1": unknown priority "urgent"`: func(s *quotav1.Snapshot) { s.Keys[0].Priority = "urgent" },
+		`key "k1": resource 4 is one for each name of a scope that requests do not state`: func(s *quotav1.Snapshot) {
+			s.Keys[0].Draws = []uint64{4}
+		},
+		`deployment "d1": resource 9 is no pool`: func(s *quotav1.Snapshot) { s.Deployments[0].Pools = []uint64{9} },
+		`deployment "d1": resource 1 is no pool`: func(s *quotav1.Snapshot) { s.Deployments[0].Pools = []uint64{1} },
 	} {
 		s := snapshot(7)
 		damage(s)

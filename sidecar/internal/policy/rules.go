@@ -42,7 +42,7 @@ func Compile(s *quotav1.Snapshot) (*Rules, error) {
 	for _, p := range s.GetResources() {
 		res := &exchange.Resource{
 			ID: p.GetId(), Scope: p.GetScope(), Owner: p.GetOwner(), Kind: exchange.Kind(p.GetKind()),
-			Limit: p.GetLimit(), Burst: p.GetBurst(), Hard: p.GetHard(),
+			Each: exchange.Each(p.GetEach()), Limit: p.GetLimit(), Burst: p.GetBurst(), Hard: p.GetHard(),
 		}
 		if p.GetPeriodEndsMs() > 0 {
 			res.PeriodEndsAt = time.UnixMilli(p.GetPeriodEndsMs()).UTC()
@@ -51,12 +51,20 @@ func Compile(s *quotav1.Snapshot) (*Rules, error) {
 	}
 	deployments := make(map[string]*exchange.Deployment, len(s.GetDeployments()))
 	for _, p := range s.GetDeployments() {
-		deployments[p.GetId()] = &exchange.Deployment{
+		d := &exchange.Deployment{
 			ID: p.GetId(), Provider: p.GetProvider(), BaseURL: p.GetBaseUrl(), Model: p.GetModel(),
 			Credential: p.GetCredential(), Region: p.GetRegion(), Account: p.GetAccount(),
 			ContextTokens: p.GetContextTokens(), Capabilities: p.GetCapabilities(),
 			DataClasses: p.GetDataClasses(), PriceName: p.GetPrice(), Unpriced: p.GetUnpricedAllow(),
 		}
+		for _, id := range p.GetPools() {
+			pool := r.resources[id]
+			if pool == nil || pool.Each != exchange.EachClaimant {
+				return nil, fmt.Errorf("deployment %q: resource %d is no pool", d.ID, id)
+			}
+			d.Pools = append(d.Pools, pool)
+		}
+		deployments[d.ID] = d
 	}
 	for _, p := range s.GetAliases() {
 		a, err := compileAlias(p, deployments)
@@ -114,9 +122,12 @@ func (r *Rules) addKey(p *quotav1.Key) error {
 	}
 	k := &exchange.Principal{
 		Key: p.GetId(), Team: p.GetTeam(), App: p.GetApp(), Revoked: p.GetRevoked(),
-		Outage: exchange.Outage(p.GetOutage()), Account: p.GetAccount(),
+		Outage: exchange.Outage(p.GetOutage()), Account: p.GetAccount(), Priority: cmp.Or(p.GetPriority(), "standard"),
 		MaxDataClass: p.GetMaxDataClass(), DefaultDataClass: p.GetDefaultDataClass(),
 		RequestCap: exchange.NanoUSD(p.GetRequestCapNano()), PaysFailed: p.GetPaysFailedAttempts(),
+	}
+	if !slices.Contains(exchange.Priorities[:], k.Priority) {
+		return fmt.Errorf("key %q: unknown priority %q", k.Key, k.Priority)
 	}
 	if len(p.GetAliases()) > 0 {
 		k.Aliases = make(map[string]bool, len(p.GetAliases()))
@@ -126,8 +137,12 @@ func (r *Rules) addKey(p *quotav1.Key) error {
 	}
 	for _, id := range p.GetDraws() {
 		res := r.resources[id]
-		if res == nil {
+		switch {
+		case res == nil:
 			return fmt.Errorf("key %q: unknown resource %d", k.Key, id)
+		case res.Each == exchange.EachClaimant,
+			res.Each == exchange.EachName && res.Scope != exchange.ScopeEndUser && res.Scope != exchange.ScopeRun:
+			return fmt.Errorf("key %q: resource %d is one for each name of a scope that requests do not state", k.Key, id)
 		}
 		k.Draws = append(k.Draws, res)
 	}

@@ -17,6 +17,7 @@ import (
 type Upstream struct {
 	BaseURL  string
 	Timeouts exchange.Timeouts
+	Lefts    bool // read what the head says of the provider's limits
 }
 
 // Answer is what an attempt brought.
@@ -25,6 +26,9 @@ type Answer struct {
 	UpstreamRequestID string // the provider's name for the request, "" when it gave none
 	// Sent is set once a byte of the request has left: from there on the provider may charge for it.
 	Sent bool
+	// Lefts is what the head says of the provider's limits, if Upstream wanted it; Malformed counts values that are none.
+	Lefts     []adapter.Left
+	Malformed int
 	// FirstToken is from the attempt's start to the first real token of a stream, or to the end of a complete answer.
 	FirstToken time.Duration
 
@@ -40,7 +44,7 @@ type Answer struct {
 // real token has arrived. It blocks up to the deadlines of up; cancel ends it at once. Nothing has reached the caller
 // when it fails, so another attempt may follow.
 //
-// The Answer is never nil; with a failure it tells only Status, UpstreamRequestID, Sent and Usage. call and r are not
+// The Answer is never nil; with a failure it tells only Status, UpstreamRequestID, Sent, Lefts and Usage. call and r are not
 // used any more after Open, except r by the adapter's stream. A Stream must be closed.
 func (c *Client) Open(cancel *Canceller, up Upstream, call adapter.Call, stream bool, ad adapter.Adapter,
 	r *exchange.Request, note adapter.Annotate,
@@ -54,7 +58,7 @@ func (c *Client) Open(cancel *Canceller, up Upstream, call adapter.Call, stream 
 		return ans, fail(exchange.FailNotFound, err.Error())
 	}
 	a := &attempt{
-		c: c, cancel: cancel, target: t, ans: ans,
+		c: c, cancel: cancel, target: t, lefts: up.Lefts, ans: ans,
 		dl: deadlines{t: timeoutsOf(up.Timeouts), start: time.Now(), token: stream},
 	}
 	if f := a.send(&call); f != nil {
@@ -80,6 +84,9 @@ func (a *attempt) answer(ad adapter.Adapter, r *exchange.Request, note adapter.A
 	}
 	a.ans.Status = h.StatusCode()
 	a.ans.UpstreamRequestID = requestID(h)
+	if a.lefts {
+		a.ans.Lefts, a.ans.Malformed = adapter.Lefts(fields(h))
+	}
 	b := a.body(h)
 	src, f := a.source(h, b)
 	if f != nil {
@@ -136,7 +143,7 @@ func refused(h *fasthttp.ResponseHeader, src source, b *body, ad adapter.Adapter
 	}
 	// Any other fault while reading leaves the status, and that says enough.
 	status := h.StatusCode()
-	f = ad.Failure(status, func(name string) string { return string(h.Peek(name)) }, body)
+	f = ad.Failure(status, fields(h), body)
 	if f == nil {
 		panic("BUG: relay: adapter took an error answer for none")
 	}
@@ -144,6 +151,10 @@ func refused(h *fasthttp.ResponseHeader, src source, b *body, ad adapter.Adapter
 		f.Status = status
 	}
 	return f
+}
+
+func fields(h *fasthttp.ResponseHeader) adapter.Header {
+	return func(name string) string { return string(h.Peek(name)) }
 }
 
 const whitespace = " \t\r\n"

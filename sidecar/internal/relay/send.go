@@ -17,6 +17,7 @@ type attempt struct {
 	c      *Client
 	cancel *Canceller
 	target *target
+	lefts  bool // Upstream.Lefts
 	dl     deadlines
 	k      *conn
 	b      *body // once the head has been read

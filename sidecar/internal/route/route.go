@@ -77,9 +77,9 @@ func New() *Router { return &Router{breakers: map[string]*breaker{}} }
 
 // Order puts candidates in the order they are to be tried at now: by priority, within a priority drawn by weight,
 // those with an open breaker left out. Those that asked for a rest come after all others, again by priority: they may
-// still have room for a small request. A weight of 0 comes last within its priority. When every breaker is open the
-// result is empty and wait is the time until the first one allows a probe.
-func (r *Router) Order(now time.Time, c []exchange.Target) (order []exchange.Target, wait time.Duration) {
+// still have room for a small request. A weight of 0 comes last within its priority; behind it come only those
+// without room. When every breaker is open the result is empty and wait is the time until the first one allows a probe.
+func (r *Router) Order(now time.Time, c []exchange.Target, room func(*exchange.Deployment) bool) (order []exchange.Target, wait time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	order = make([]exchange.Target, 0, len(c))
@@ -97,24 +97,36 @@ func (r *Router) Order(now time.Time, c []exchange.Target) (order []exchange.Tar
 			order = append(order, t)
 		}
 	}
-	drawByPriority(order)
-	drawByPriority(resting)
+	drawByPriority(order, room)
+	drawByPriority(resting, room)
 	if order = append(order, resting...); len(order) > 0 {
 		wait = 0
 	}
 	return order, wait
 }
 
-// drawByPriority draws the order within each priority.
-func drawByPriority(t []exchange.Target) {
+// drawByPriority draws the order within each priority, and puts those without room at its end.
+func drawByPriority(t []exchange.Target, room func(*exchange.Deployment) bool) {
 	for i := 0; i < len(t); {
 		j := i + 1
 		for j < len(t) && t[j].Priority == t[i].Priority {
 			j++
 		}
 		shuffle(t[i:j])
+		if j-i > 1 {
+			slices.SortStableFunc(t[i:j], func(x, y exchange.Target) int {
+				return full(room, x) - full(room, y)
+			})
+		}
 		i = j
 	}
+}
+
+func full(room func(*exchange.Deployment) bool, t exchange.Target) int {
+	if room(t.Deployment) {
+		return 0
+	}
+	return 1
 }
 
 // shuffle draws an order without replacement, each next one by weight.

@@ -13,6 +13,8 @@ func target(id string, priority, weight int) exchange.Target {
 	return exchange.Target{Deployment: &exchange.Deployment{ID: id}, Priority: priority, Weight: weight}
 }
 
+func anyRoom(*exchange.Deployment) bool { return true }
+
 func ids(ts []exchange.Target) (out string) {
 	for _, t := range ts {
 		out += t.Deployment.ID
@@ -32,7 +34,7 @@ func failed(kind exchange.FailureKind) *exchange.Failure {
 func TestRest(t *testing.T) {
 	r := New()
 	c := []exchange.Target{target("a", 1, 1), target("b", 2, 1)}
-	at := func(d time.Duration) string { o, _ := r.Order(start.Add(d), c); return ids(o) }
+	at := func(d time.Duration) string { o, _ := r.Order(start.Add(d), c, anyRoom); return ids(o) }
 	limited := func(wait time.Duration) *exchange.Failure {
 		return &exchange.Failure{Kind: exchange.FailRateLimited, RetryAfter: wait}
 	}
@@ -96,7 +98,7 @@ func TestOrderFollowsPriorityThenWeight(t *testing.T) {
 	r := New()
 	first := map[string]int{}
 	for range 10_000 {
-		o, _ := r.Order(start, []exchange.Target{target("a", 1, 80), target("b", 1, 20), target("c", 2, 1), target("z", 2, 0)})
+		o, _ := r.Order(start, []exchange.Target{target("a", 1, 80), target("b", 1, 20), target("c", 2, 1), target("z", 2, 0)}, anyRoom)
 		if got := ids(o); got[2:] != "cz" {
 			t.Fatalf("order %s: the second priority must come last, weight 0 at its end", got)
 		}
@@ -108,6 +110,19 @@ func TestOrderFollowsPriorityThenWeight(t *testing.T) {
 	}
 }
 
+// TestRoom: within a priority who has room comes first, whatever the weights; a priority without room stays before the
+// next one.
+func TestRoom(t *testing.T) {
+	r := New()
+	full := func(d *exchange.Deployment) bool { return d.ID != "a" && d.ID != "c" }
+	for range 100 {
+		o, _ := r.Order(start, []exchange.Target{target("a", 1, 1_000), target("b", 1, 1), target("c", 2, 1), target("d", 3, 1)}, full)
+		if ids(o) != "bacd" {
+			t.Fatal(ids(o))
+		}
+	}
+}
+
 func TestBreaker(t *testing.T) {
 	r := New()
 	c := []exchange.Target{target("a", 1, 1)}
@@ -116,7 +131,7 @@ func TestBreaker(t *testing.T) {
 			r.Report(at, "a", failed(kind))
 		}
 	}
-	open := func(at time.Time) bool { o, _ := r.Order(at, c); return len(o) == 0 }
+	open := func(at time.Time) bool { o, _ := r.Order(at, c, anyRoom); return len(o) == 0 }
 
 	report(start, exchange.FailOverloaded, breakerMin-1)
 	if open(start) {
@@ -132,7 +147,7 @@ func TestBreaker(t *testing.T) {
 	if !open(start) {
 		t.Fatal("10 of 10 failed: it must open")
 	}
-	if _, wait := r.Order(start, c); wait != breakerOpenFor {
+	if _, wait := r.Order(start, c, anyRoom); wait != breakerOpenFor {
 		t.Errorf("wait %s, want %s", wait, breakerOpenFor)
 	}
 	later := start.Add(breakerOpenFor)
@@ -170,7 +185,7 @@ func TestBreakerForgets(t *testing.T) {
 	for i := range breakerMin + 1 {
 		r.Report(start.Add(breakerWindow+time.Duration(i)), "a", failed(exchange.FailOverloaded))
 	}
-	if o, _ := r.Order(start.Add(breakerWindow+time.Second), []exchange.Target{target("a", 1, 1)}); len(o) != 0 {
+	if o, _ := r.Order(start.Add(breakerWindow+time.Second), []exchange.Target{target("a", 1, 1)}, anyRoom); len(o) != 0 {
 		t.Error("good attempts of more than a window ago must not keep it closed")
 	}
 }

@@ -138,7 +138,7 @@ func describe(f *exchange.Failure, doc gjson.Result) {
 		f.Code = "content_policy_violation"
 	}
 	for _, d := range e.Get("details").Array() {
-		f.RetryAfter = max(f.RetryAfter, until(d.Get("retryDelay").Str, time.Time{}))
+		f.RetryAfter = max(f.RetryAfter, adapter.Until(d.Get("retryDelay").Str, time.Time{}))
 		if d.Get("reason").Str == "API_KEY_INVALID" {
 			f.Code = "API_KEY_INVALID"
 		}

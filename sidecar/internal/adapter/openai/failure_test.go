@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
@@ -173,8 +174,8 @@ func TestRetryAfter(t *testing.T) {
 		"date without Date": {map[string]string{"Retry-After": date}, 0},
 		"negative":          {map[string]string{"Retry-After": "-3"}, 0},
 		"no number":         {map[string]string{"Retry-After": "NaN"}, 0},
-		"infinite":          {map[string]string{"Retry-After": "Inf"}, retryMax},
-		"absurd":            {map[string]string{"Retry-After": "1e300"}, retryMax},
+		"infinite":          {map[string]string{"Retry-After": "Inf"}, adapter.WaitMax},
+		"absurd":            {map[string]string{"Retry-After": "1e300"}, adapter.WaitMax},
 		"duration":          {map[string]string{"Retry-After": "2m59.56s"}, 179560 * time.Millisecond},
 		"epoch":             {map[string]string{"Retry-After": "1795946405", "Date": date}, 5 * time.Second},
 		"epoch, no Date":    {map[string]string{"Retry-After": "1795946405"}, 0},

@@ -1,82 +1,31 @@
 package openai
 
 import (
-	"net/http"
 	"strconv"
 	"time"
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 )
 
-// retryMax bounds the wait a provider may ask for.
-const retryMax = time.Hour
-
 // retryAfter reads retry-after-ms, then retry-after.
 func retryAfter(h adapter.Header) time.Duration {
 	if ms, err := strconv.ParseFloat(h("retry-after-ms"), 64); err == nil && ms > 0 {
-		return min(time.Duration(min(ms, 1e9))*time.Millisecond, retryMax)
+		return min(time.Duration(min(ms, 1e9))*time.Millisecond, adapter.WaitMax)
 	}
-	return until(h("retry-after"), date(h))
+	return adapter.Until(h("retry-after"), adapter.Date(h))
 }
 
 // untilReset reads when a limit that is used up is open again. kind is the limit's name, if the error states it.
 func untilReset(h adapter.Header, kind string) time.Duration {
-	now := date(h)
+	now := adapter.Date(h)
 	var wait time.Duration
 	for _, unit := range [...]string{"requests", "tokens"} {
 		if unit == kind || h("x-ratelimit-remaining-"+unit) == "0" {
-			wait = max(wait, until(h("x-ratelimit-reset-"+unit), now))
+			wait = max(wait, adapter.Until(h("x-ratelimit-reset-"+unit), now))
 		}
 	}
 	if wait == 0 {
-		wait = until(h("x-ratelimit-reset"), now)
+		wait = adapter.Until(h("x-ratelimit-reset"), now)
 	}
 	return wait
-}
-
-// date is the answer's own time: adapters have no clock, and the provider's may differ from ours. Zero for none.
-func date(h adapter.Header) time.Time {
-	t, err := http.ParseTime(h("date"))
-	if err != nil {
-		return time.Time{}
-	}
-	return t
-}
-
-const (
-	epochSeconds = 1e9  // a number above is no wait but an instant, in seconds
-	epochMillis  = 1e12 // or in milliseconds
-	epochMax     = 1e14
-)
-
-// until reads the forms in which providers state a wait: seconds, durations such as 2m59.56s, and instants as numbers
-// of the epoch, as RFC 3339 or as HTTP dates. An instant means nothing without the answer's own time.
-func until(v string, now time.Time) time.Duration {
-	instant := func(t time.Time) time.Duration {
-		if now.IsZero() {
-			return 0
-		}
-		return min(max(t.Sub(now), 0), retryMax)
-	}
-	if n, err := strconv.ParseFloat(v, 64); err == nil {
-		switch {
-		case n > epochMillis && n < epochMax:
-			return instant(time.UnixMilli(int64(n)))
-		case n > epochSeconds && n < epochMillis:
-			return instant(time.Unix(int64(n), 0))
-		case n > 0:
-			return min(time.Duration(min(n, 1e6)*float64(time.Second)), retryMax)
-		}
-		return 0
-	}
-	if d, err := time.ParseDuration(v); err == nil {
-		return min(max(d, 0), retryMax)
-	}
-	if t, err := time.Parse(time.RFC3339, v); err == nil {
-		return instant(t)
-	}
-	if t, err := http.ParseTime(v); err == nil {
-		return instant(t)
-	}
-	return 0
 }
