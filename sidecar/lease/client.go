@@ -214,8 +214,8 @@ func (c *Client) wakeRun() {
 // Acquire reserves every need or none. It returns at once when the balances suffice or a refusal is certain; else it
 // asks quotad and waits at most Config.AskWait, or until done is closed: then what quotad still grants goes back.
 //
-// It panics on more than MaxNeeds needs, a negative amount, or a note above MaxNoteBytes. needs and note are not kept.
-// A granted Hold must be settled exactly once.
+// It panics on more than MaxNeeds needs, a negative amount, a name above MaxNameBytes or a note above MaxNoteBytes.
+// needs and note are not kept. A granted Hold must be settled exactly once.
 func (c *Client) Acquire(done <-chan struct{}, outage Outage, needs []Need, note []byte) (Hold, Verdict) {
 	c.mu.Lock()
 	if c.closed {

@@ -166,7 +166,7 @@ func coldPages(mem []byte) {
 // openMark maps the mark of a journal; none if it cannot be made.
 func openMark(dir string, id uint64) mark {
 	path := filepath.Join(dir, fmt.Sprintf("sluice-lease-%016x", id))
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return mark{}
 	}

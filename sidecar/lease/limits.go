@@ -9,6 +9,8 @@ const (
 	MaxNeeds = 32
 	// MaxNoteBytes is how long a reservation's note may be. More is a BUG panic.
 	MaxNoteBytes = 272
+	// MaxNameBytes is how long the name of a need may be. More is a BUG panic: quotad would refuse the whole renew.
+	MaxNameBytes = 256
 	// maxAsksPerRenew bounds a message; further requests wait for the next one.
 	maxAsksPerRenew = 256
 	// maxWaiting bounds the requests that wait for quotad; beyond it they are refused at once as throttled or

@@ -130,6 +130,9 @@ func checkNeeds(needs []Need, note []byte) {
 		if needs[i].Amount < 0 {
 			panic(fmt.Sprintf("BUG: lease: need of %d", needs[i].Amount))
 		}
+		if len(needs[i].Name) > MaxNameBytes {
+			panic(fmt.Sprintf("BUG: lease: name of %d bytes", len(needs[i].Name)))
+		}
 	}
 }
 
@@ -324,8 +327,9 @@ func (h *hold) find(resource uint64) *heldNeed {
 	return nil
 }
 
-// Remaining is what is left of a resource, or of the one of a name, to all, its limit, and for a bucket the time until it is full. ok is false
-// when quotad has said nothing about it yet. endsMS is when a budget's period ends, Unix milliseconds.
+// Remaining is what is left of a resource, or of the one of a name, to all, its limit, and for a bucket the time until it
+// is full. ok is false when quotad has said nothing about it yet. endsMS is when a budget's period ends, Unix
+// milliseconds; 0 for a run.
 func (m *Machine) Remaining(id uint64, name string) (left, limit int64, full time.Duration, endsMS int64, ok bool) {
 	r := m.lookup(id, name)
 	if r == nil || !r.known || r.current == nil || !r.current.stated {

@@ -8,48 +8,6 @@ import (
 	quotav1 "github.com/sluice-gateway/sluice/proto/gen/quota/v1"
 )
 
-const (
-	userID  = 5
-	runID   = 6
-	poolID  = 7
-	callsID = 8
-)
-
-// newNamedBed is newBed with users, runs and a pool.
-func newNamedBed(t *testing.T) *bed {
-	b := newBed(t)
-	calls := runOf(callsID, 3)
-	calls.Kind = quotav1.Kind_KIND_CALLS
-	b.m.Configure(b.now, []*quotav1.Resource{
-		bucketOf(1, 600, 60), budgetOf(moneyID, 1_000_000, jan, true),
-		usersOf(userID, 120, 10), runOf(runID, 100_000), poolOf(poolID, 6000, 600), calls,
-	})
-	b.l.templates = map[uint64]int64{userID: 10, runID: 100_000, poolID: 600, callsID: 3}
-	b.l.capped[runID], b.l.capped[callsID] = true, true
-	b.m.Connected(b.now)
-	return b
-}
-
-// of is the counter of a name; nil when there is none.
-func (b *bed) of(template uint64, name string) *counter {
-	if r := b.m.lookup(template, name); r != nil {
-		return r.current
-	}
-	return nil
-}
-
-// granted has needs granted by way of quotad.
-func (b *bed) granted(needs ...Need) Hold {
-	b.t.Helper()
-	w := b.ask(needs...)
-	b.after(75 * time.Millisecond)
-	b.exchange()
-	if !w.Done() || !w.Verdict.OK {
-		b.t.Fatalf("got %+v, want a grant", w.Verdict)
-	}
-	return w.Hold
-}
-
 func TestNameIsAskedForUntilItIsKnown(t *testing.T) {
 	b := newNamedBed(t)
 	w := b.ask(need(1, 1), named(userID, "ann", 1), named(runID, "r1", 500))
@@ -93,30 +51,6 @@ func TestQuietNameIsClosed(t *testing.T) {
 	if w.Verdict.Reason != Exhausted || w.Verdict.Resource != runID || w.Verdict.Limit != 100_000 {
 		t.Fatalf("got %+v, want the run to be exhausted", w.Verdict)
 	}
-}
-
-// closing lets the counter of a name be quiet until the renew that closes it, which is not answered.
-func (b *bed) closing(template uint64, name string) *quotav1.Renew {
-	b.t.Helper()
-	for range 3 * quietWindows {
-		b.now = max(b.now, b.m.NextPoll())
-		r := b.m.Poll(b.now)
-		if b.of(template, name) == nil {
-			return r
-		}
-		b.answer(r)
-	}
-	b.t.Fatal("never closed")
-	return nil
-}
-
-func (b *bed) answer(r *quotav1.Renew) {
-	b.t.Helper()
-	rep, err := b.l.renew(r)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	b.m.Apply(b.now, rep, 8)
 }
 
 func TestRequestWhileItsNameIsClosed(t *testing.T) {

@@ -94,9 +94,9 @@ type simHold struct {
 }
 
 // TestMachineConserves drives one machine against a ledger with lost, repeated and late messages, lapses, fences,
-// changing periods, and names that come, go quiet and are dropped. Nothing is made or lost, a request is reserved whole or not at all, no reservation goes beyond a
-// balance, and each settles once. After every step the journal says what the machine knows, of names that were closed
-// and begun again too.
+// changing periods, and names that come, go quiet and are dropped. Nothing is made or lost, a request is reserved whole
+// or not at all, no reservation goes beyond a balance, and each settles once. After every step the journal says what
+// the machine knows, of names that were closed and begun again too.
 func TestMachineConserves(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := newFakeLedger()

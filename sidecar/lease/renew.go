@@ -261,7 +261,8 @@ func (m *Machine) lowWater(now int64, h *hold) {
 }
 
 // Apply takes a reply of the present session. Any but the answer to the renew in flight changes nothing, and none from
-// before quotad was restored. Requests that it decides are found by Finished. fenced is true when this process was fenced: then next, a fresh random id, is its new incarnation.
+// before quotad was restored. Requests that it decides are found by Finished. fenced is true when this process was
+// fenced: then next, a fresh random id, is its new incarnation.
 //
 // A fenced process goes on with nothing: its counters, what they hold and its shares stay behind and are quotad's to
 // account for (money stays in suspense), its running requests settle to nobody, and it needs a new session.
