@@ -34,17 +34,19 @@ func (l *Ledger) drawn(n *Need) (*pool, Shortage) {
 	return kid.pools[0], ShortageNone
 }
 
-// drew returns the pool that an ask's need drew on, if it is still there.
-func (l *Ledger) drew(n *Need) *pool {
+// drew returns m's counter on what an ask's need drew on; nil when it is gone. A message may be answered again after the
+// name has got a child of its own: what was granted is where the counter is.
+func (l *Ledger) drew(m *member, n *Need) *counter {
 	r := l.resources[n.Resource]
 	if r == nil || !r.template() {
-		return l.pool(n.Resource, n.Period)
+		return m.find(n.Resource, n.Period)
 	}
-	if i, ok := r.searchChild(n.Name); ok {
-		return r.kids[i].pools[0]
-	}
-	if i, ok := r.searchChild(""); ok {
-		return r.kids[i].pools[0]
+	for _, name := range [...]string{n.Name, ""} {
+		if i, ok := r.searchChild(name); ok {
+			if c := m.find(r.kids[i].id, 0); c != nil {
+				return c
+			}
+		}
 	}
 	return nil
 }
@@ -115,7 +117,14 @@ func (l *Ledger) rescheduleTemplate(t *resource) {
 		l.due.remove(&t.alarm)
 		return
 	}
-	l.due.set(&t.alarm, t.oldest[0].due+t.keepMS())
+	l.due.set(&t.alarm, t.expiry())
+}
+
+// expiry is when the child that was used the longest ago is looked at: at a whole second, so that a crowd goes at
+// once.
+func (r *resource) expiry() int64 {
+	due := r.oldest[0].due + r.keepMS()
+	return due + (expireEveryMS-due%expireEveryMS)%expireEveryMS
 }
 
 // keepMS is how long a child is kept after its last use.

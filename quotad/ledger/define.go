@@ -228,7 +228,9 @@ func (l *Ledger) create(id uint64, spec Spec) *resource {
 	switch {
 	case !r.budget():
 		r.pools = []*pool{{res: r}}
-		l.fill(r)
+		if !r.template() || r.shared() {
+			l.fill(r)
+		}
 	case !r.template():
 		l.openKnown(r)
 	}
@@ -273,7 +275,7 @@ func (l *Ledger) updateBuckets(r *resource, spec Spec) {
 	was := *r.spec
 	buckets := []*resource{r}
 	if r.template() && !r.shared() {
-		buckets = append(buckets, r.kids...)
+		buckets = r.kids // it has no level itself
 	}
 	for _, b := range buckets {
 		l.refill(b)

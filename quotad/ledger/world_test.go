@@ -84,7 +84,7 @@ var worldSpecs = []Spec{
 	{Scope: "team", Owner: "d", Kind: Money, Limit: 60_000, Hard: true, Currency: "INR", Rates: []Rate{
 		{Period: 202601, PerUSDNano: 87e9}, {Period: 202603, PerUSDNano: 91_500_000_000},
 	}},
-	{Scope: "end_user", Owner: "a", Kind: Requests, Limit: 60, Burst: 5, Each: EachName},
+	{Scope: "end_user", Owner: "a", Kind: Requests, Limit: 30, Each: EachName},
 	{Scope: "run", Owner: "a", Kind: Money, Limit: 3000, Hard: true, Each: EachName, KeepMS: 100_000},
 	{Scope: "run", Owner: "a", Kind: Calls, Limit: 20, Hard: true, Each: EachName, KeepMS: 50_000},
 	{Scope: "deployment", Owner: "m", Kind: TotalTokens, Limit: 6000, Burst: 500, Each: EachClaimant},

@@ -120,7 +120,11 @@ func (s *Server) note(c *session, foreign int) {
 func (s *Server) Foreign() int64 { return s.foreign.Load() }
 
 func (s *Server) fileFinal(ctx context.Context, c *session, f *quotav1.FileFinal) error {
-	res, err := s.node.Propose(ctx, finalTo(c.hello.GetIdentity(), c.hello.GetIncarnation(), f))
+	var passed *quotav1.FileFinal
+	var foreign int
+	s.node.View(func(m *replica.Machine) { passed, foreign = s.permit(m, c.hello.GetIdentity()).final(f) })
+	s.note(c, foreign)
+	res, err := s.node.Propose(ctx, finalTo(c.hello.GetIdentity(), c.hello.GetIncarnation(), passed))
 	if err != nil {
 		return fmt.Errorf("final totals: %w", err)
 	}

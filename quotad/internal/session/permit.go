@@ -121,6 +121,19 @@ func (p permit) renew(r *quotav1.Renew) (passed *quotav1.Renew, foreign int) {
 	return passed, foreign
 }
 
+// final returns what of a dead process's totals the ledger may see, and how much it may not.
+func (p permit) final(f *quotav1.FileFinal) (passed *quotav1.FileFinal, foreign int) {
+	passed = &quotav1.FileFinal{Incarnation: f.GetIncarnation(), Seq: f.GetSeq(), Proven: f.GetProven()}
+	for _, c := range f.GetCounters() {
+		if p.uses(c.GetResource()) || p.has(f.GetIncarnation(), c) {
+			passed.Counters = append(passed.Counters, c)
+		} else {
+			foreign++
+		}
+	}
+	return passed, foreign
+}
+
 func (p permit) forbids(n *quotav1.Need) bool {
 	spec, _, _, ok := p.m.Ledger.Spec(n.GetResource())
 	return ok && !p.draws(spec, n.GetName())

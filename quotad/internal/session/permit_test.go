@@ -47,6 +47,11 @@ func (n *seenNode) names(resource uint64, team string) bool {
 				}
 			}
 		}
+		for _, c := range op.GetFileFinal().GetCounters() {
+			if c.GetResource() == resource {
+				return true
+			}
+		}
 		for _, r := range op.GetUsageBatch().GetRows() {
 			if r.GetTeam() == team {
 				return true
@@ -142,6 +147,30 @@ func TestForeignResourcesAreGone(t *testing.T) {
 	s.batch(&quotav1.UsageBatch{Source: "s", FromSeq: 1, ToSeq: 1, Rows: []*quotav1.UsageRow{usageRow("blue", 1), usageRow("red", 1)}})
 	if node.names(0, "blue") || !node.names(0, "red") {
 		t.Error("of the usage, red's must pass and blue's must not")
+	}
+	// Totals of a process that quotad has never met are booked without a counter, but only where it might spend.
+	money, _ := all["team red money"].Open()
+	before := q.server.Foreign()
+	must(t, s.Send(&quotav1.SessionRequest{Message: &quotav1.SessionRequest_FileFinal{FileFinal: &quotav1.FileFinal{
+		Incarnation: 6, Seq: 1, Proven: true, Counters: []*quotav1.Counter{
+			{Resource: all["team red money"].ID, Period: money.Period, Spent: 5},
+			{Resource: all["key blue-app"].ID, Spent: 5},
+			{Resource: all["business_unit lab money"].ID, Period: money.Period, Spent: 5},
+		},
+	}}}))
+	if f := until(s, (*quotav1.SessionResponse).GetFileFinalReply); !f.GetDone() {
+		t.Errorf("final totals: %v", f)
+	}
+	p.node.View(func(m *replica.Machine) {
+		for name, want := range map[string]int64{"team red money": 5, "business_unit lab money": 0} {
+			r, _ := m.Ledger.Resource(all[name].ID)
+			if open, _ := r.Open(); open.Settled != want {
+				t.Errorf("%s: settled %d, want %d", name, open.Settled, want)
+			}
+		}
+	})
+	if n := q.server.Foreign() - before; n != 2 {
+		t.Errorf("counted as foreign: %d", n)
 	}
 	if n := q.strays.Load(); n != 1 {
 		t.Errorf("it was logged %d times, want once", n)
