@@ -31,19 +31,26 @@ const (
 // name, so that the witness and the books can be asked for each row.
 type outageRow struct {
 	mode, limit string
-	budget      string // of its team, in the words of org.yaml
-	limits      string // of its key
+	team, key   string   // of org.yaml: what both have beside their names
+	header      []string // of its calls
 }
 
-func (r outageRow) name() string { return r.mode + "-" + strings.ReplaceAll(r.limit, " ", "-") }
-func (r outageRow) key() string  { return "sk-" + r.name() }
+func (r outageRow) name() string   { return r.mode + "-" + strings.ReplaceAll(r.limit, " ", "-") }
+func (r outageRow) secret() string { return "sk-" + r.name() }
+
+// bucket reports whether the row is limited by the minute.
+func (r outageRow) bucket() bool { return r.limit == "bucket" || r.limit == "end user" }
 
 func outageRows() (rows []outageRow) {
+	const plenty = "budget: { monthly: 1000 }"
+	small := fmt.Sprintf("monthly: %.2f", outageBudgetNano/1e9)
 	for _, mode := range []string{"share", "open", "closed"} {
 		rows = append(rows,
-			outageRow{mode, "bucket", "{ monthly: 1000 }", fmt.Sprintf("{ rpm: %d }", outageRPM)},
-			outageRow{mode, "hard budget", fmt.Sprintf("{ monthly: %.2f }", outageBudgetNano/1e9), "{}"},
-			outageRow{mode, "soft budget", fmt.Sprintf("{ monthly: %.2f, hard: false }", outageBudgetNano/1e9), "{}"},
+			outageRow{mode, "bucket", plenty, fmt.Sprintf("limits: { rpm: %d }", outageRPM), nil},
+			outageRow{mode, "end user", plenty + fmt.Sprintf(", end_user_limits: { rpm: %d }", outageRPM), "app: a", []string{"x-gw-user", "ann"}},
+			outageRow{mode, "hard budget", "budget: { " + small + " }", "app: a", nil},
+			outageRow{mode, "soft budget", "budget: { " + small + ", hard: false }", "app: a", nil},
+			outageRow{mode, "run budget", plenty + fmt.Sprintf(", run_budget: { max: %.2f }", outageBudgetNano/1e9), "app: a", []string{"x-gw-run-id", "r1"}},
 		)
 	}
 	return rows
@@ -55,8 +62,8 @@ func outageTableOrg(rows []outageRow) string {
 		n := r.name()
 		fmt.Fprintf(&deployments, "  - { id: %s, provider: openai, base_url: %q, model: %s, credential: main, price: chat }\n", n, provider, n)
 		fmt.Fprintf(&aliases, "  %s: { reserve: cap, targets: [ { deployment: %s } ] }\n", n, n)
-		fmt.Fprintf(&teams, "  %s: { budget: %s }\n", n, r.budget)
-		fmt.Fprintf(&keys, "  - { id: %s, team: %s, secret_sha256: %s, outage: %s, limits: %s }\n", n, n, sum(r.key()), r.mode, r.limits)
+		fmt.Fprintf(&teams, "  %s: { %s }\n", n, r.team)
+		fmt.Fprintf(&keys, "  - { id: %s, team: %s, secret_sha256: %s, outage: %s, %s }\n", n, n, sum(r.secret()), r.mode, r.key)
 	}
 	return `version: 1
 currency: USD
@@ -86,14 +93,14 @@ type outageBook struct {
 // load calls with every row's key, and with one nobody knows, at every sidecar until a moment.
 func (b *outageBook) load(w *world, rows []outageRow, until time.Time) {
 	var callers sync.WaitGroup
-	one := func(row, key string, car int, delay time.Duration) {
+	one := func(row, key string, header []string, car int, delay time.Duration) {
 		callers.Go(func() {
 			w.pass(delay)
 			for at := time.Now(); at.Before(until); at = at.Add(outageEvery) {
 				w.passUntil(at)
 				callers.Go(func() {
 					body := strings.Replace(say("tokens=20", `,"max_tokens":20`), `"chat"`, `"`+row+`"`, 1)
-					a := w.call(w.cars[car], key, body)
+					a := w.call(w.cars[car], key, body, header...)
 					c := outageCall{at, car, fmt.Sprint(a.status), a.header.Get("retry-after") != "" && retryAfter(a) > 0}
 					if a.status != 200 {
 						c.said += " " + a.code()
@@ -107,9 +114,9 @@ func (b *outageBook) load(w *world, rows []outageRow, until time.Time) {
 	}
 	for car := range w.cars {
 		for i, r := range rows {
-			one(r.name(), r.key(), car, time.Duration(i*len(w.cars)+car)*outageEvery/time.Duration((len(rows)+1)*len(w.cars)))
+			one(r.name(), r.secret(), r.header, car, time.Duration(i*len(w.cars)+car)*outageEvery/time.Duration((len(rows)+1)*len(w.cars)))
 		}
-		one("unknown", "sk-nobody", car, outageEvery-time.Millisecond*time.Duration(50*(car+1)))
+		one("unknown", "sk-nobody", nil, car, outageEvery-time.Millisecond*time.Duration(50*(car+1)))
 	}
 	callers.Wait()
 }
@@ -217,8 +224,11 @@ func (b *outageBook) judge(t *testing.T, r outageRow, cost int64, gone, back, en
 	t.Helper()
 	row := r.name()
 	near := []string{"200"} // while quotad is there
-	if r.limit == "bucket" {
+	switch r.limit {
+	case "bucket":
 		near = append(near, "429 key_requests_per_minute")
+	case "end user":
+		near = append(near, "429 end_user_requests_per_minute")
 	}
 	b.only(t, row, gone.Add(-time.Minute), gone, near...)
 	b.only(t, row, gone, gone.Add(leaseTime), append(near, unavailable)...)
@@ -238,7 +248,7 @@ func (b *outageBook) judge(t *testing.T, r outageRow, cost int64, gone, back, en
 	switch alone := b.said(row, rest, back); {
 	case r.mode == "closed":
 		b.only(t, row, rest, back, unavailable)
-	case r.limit == "bucket":
+	case r.bucket():
 		b.only(t, row, rest, back, "200", unavailable)
 		most := int(outageRPM * back.Sub(rest).Minutes() / outageCars)
 		for car := range outageCars {
@@ -280,6 +290,18 @@ func (w *world) booked(rows []outageRow) {
 				usage, err := c.QueryUsage(ctx, connect.NewRequest(&adminv1.QueryUsageRequest{Team: r.name(), From: "1999-01-01", GroupBy: "team"}))
 				if err != nil {
 					return err
+				}
+				runs, err := c.ListRuns(ctx, connect.NewRequest(&adminv1.ListRunsRequest{Team: r.name()}))
+				if err != nil {
+					return err
+				}
+				for _, run := range runs.Msg.Runs {
+					if run.SettledNano != saw || run.SuspenseNano != 0 || run.HeldNano != 0 {
+						wrong = append(wrong, fmt.Sprintf("%s: the witness saw %d, %v", r.name(), saw, run))
+					}
+				}
+				if (r.limit == "run budget") != (len(runs.Msg.Runs) == 1) {
+					wrong = append(wrong, fmt.Sprintf("%s: runs %v", r.name(), runs.Msg.Runs))
 				}
 				used := int64(0)
 				for _, row := range usage.Msg.Rows {
