@@ -90,7 +90,7 @@ func TestPartitionOfLimit(t *testing.T) {
 			t.Errorf("a minute after it healed: %d nano-dollars in suspense", b.SuspenseNano)
 		}
 		before := served()
-		run(time.Minute)
+		run(2 * time.Minute)
 		after := served()
 		for i := range after {
 			after[i] -= before[i]
@@ -124,8 +124,8 @@ func TestPartitionOfLimit(t *testing.T) {
 		for _, n := range after[:partitionCut] {
 			back += n
 		}
-		n := between(at, healed.Add(time.Minute), healed.Add(2*time.Minute))
-		if n < limit*95/100 || back < n/3*85/100 || back > n/3*115/100 || jain(after) < 0.95 {
+		n := between(at, healed.Add(time.Minute), healed.Add(3*time.Minute))
+		if n < 2*limit*95/100 || back < n/3*85/100 || back > n/3*115/100 || jain(after) < 0.95 {
 			t.Errorf("%d served after it healed, by sidecar %v", n, after)
 		}
 		w.agree()
