@@ -83,7 +83,7 @@ func freePorts(n int) (out []string, err error) {
 		if err != nil {
 			return nil, err
 		}
-		defer l.Close() // all at once, so that none is given out twice
+		defer func() { _ = l.Close() }() // all at once, so that none is given out twice
 		out = append(out, l.Addr().String())
 	}
 	return out, nil
@@ -220,7 +220,7 @@ func (nd *node) metric(ctx context.Context, name string) float64 {
 	if err != nil {
 		return -1
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }() // only read
 	b, err := io.ReadAll(resp.Body)
 	if err != nil {
 		return -1

@@ -38,7 +38,7 @@ root of the repository: two figures are Go benchmarks. The exit status is 1 when
 				if err != nil {
 					return err
 				}
-				defer f.Close()
+				defer func() { err = errors.Join(err, f.Close()) }()
 				if err := pprof.StartCPUProfile(f); err != nil {
 					return err
 				}
