@@ -34,13 +34,13 @@ root of the repository: two figures are Go benchmarks. The exit status is 1 when
 				cfg.Binary = ""
 			}
 			if profile != "" {
-				f, err := os.Create(profile)
-				if err != nil {
-					return err
+				f, failed := os.Create(profile)
+				if failed != nil {
+					return failed
 				}
 				defer func() { err = errors.Join(err, f.Close()) }()
-				if err := pprof.StartCPUProfile(f); err != nil {
-					return err
+				if failed := pprof.StartCPUProfile(f); failed != nil {
+					return failed
 				}
 				defer pprof.StopCPUProfile()
 			}
