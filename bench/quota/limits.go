@@ -21,7 +21,10 @@ const (
 	gapTimeout    = 30 * time.Second     // for grants to come again after a failover
 	betweenTrials = 3 * time.Second      // of failover, for followers to catch up
 
-	controlFlying = 4 // entries that the control keeps in flight, as replica's batcher does
+	controlClients  = 2000 // of the control, each with one operation in flight
+	controlOpBytes  = 64
+	controlEntryOps = 512 // at most; and
+	controlFlying   = 4   // entries in flight, as replica's batcher has
 )
 
 // The aims. A run misses when it is beyond one by more than gross, which leaves room for a busy machine.

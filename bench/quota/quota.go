@@ -157,7 +157,7 @@ func Run(ctx context.Context, cfg Config, say func(string)) (out Report, err err
 		if err := os.MkdirAll(where, 0o700); err != nil {
 			return out, err
 		}
-		c, err := runControl(ctx, where, n, l.OpsPerEntry, float64(l.Closed.BytesPerRenew)/float64(l.OpsPerRenew), cfg.Length)
+		c, err := runControl(ctx, where, n, cfg.Length)
 		if err != nil {
 			return out, err
 		}

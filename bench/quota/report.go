@@ -24,8 +24,8 @@ func (r Report) WriteTable(w io.Writer) error {
 			where = "in processes of their own"
 		}
 		row(fmt.Sprintf("%d node(s)", l.Nodes), "%s, one disk; %d sidecars with a gRPC connection and stream each, made in %s", where, l.Sidecars, brief(l.Connect))
-		row("a renew", "%d lease operations: %d counters of %d keys and their team, settled and topped up, and %d asks of 6 needs each; %d bytes in the log",
-			l.OpsPerRenew, l.OpsPerRenew-l.asks(), keysInTeam, l.asks(), l.Closed.BytesPerRenew)
+		row("a renew", "%d lease operations: %d counters of %d keys and their team, settled and topped up, and %d asks of 6 needs each; %d bytes in the log, %.0f operations an entry in the closed loop",
+			l.OpsPerRenew, l.OpsPerRenew-l.asks(), keysInTeam, l.asks(), l.Closed.BytesPerRenew, l.OpsPerEntry)
 		row("\tops/s\tp50\tp99\tp99.9\tmax\tCPU/op\tcores: quotad, driver, other", "")
 		for _, x := range []struct {
 			name string
@@ -39,9 +39,9 @@ func (r Report) WriteTable(w io.Writer) error {
 		row("the leader's memory", "%.0f KiB a stream", l.BytesPerStream/1024)
 		if i < len(r.Control) {
 			c := r.Control[i]
-			row("bare raft", "%.0f\t%s\t%s\t%s\t%s\t\t%.2f in one process, other %.2f; %.0f entries/s of %.0f operations, %.0f bytes",
-				c.OpsPerSecond, brief(c.Entry.P50), brief(c.Entry.P99), brief(c.Entry.P999), brief(c.Entry.Max), c.CPU.Driver, c.CPU.Other,
-				c.EntriesPerS, c.OpsPerEntry, c.OpsPerEntry*c.BytesPerOp)
+			row("bare raft", "%.0f\t%s\t%s\t%s\t%s\t\t%.2f in one process, other %.2f; %.0f operations of %d bytes an entry",
+				c.OpsPerSecond, brief(c.Latency.P50), brief(c.Latency.P99), brief(c.Latency.P999), brief(c.Latency.Max), c.CPU.Driver,
+				c.CPU.Other, c.OpsPerEntry, controlOpBytes)
 			row("closed loop / bare raft", "%.2f", c.Ratio)
 		}
 	}
