@@ -9,7 +9,7 @@ DEVFLAGS  = $(OFFSET:%=-offset %) -upstream "$(UPSTREAM)" -model "$(MODEL)"
 LDFLAGS   = -ldflags "-X main.version=$(VERSION)"
 
 .DEFAULT_GOAL := help
-.PHONY: help build run up test test-race test-system test-sdk sim sim-mutants fuzz lint gen check
+.PHONY: help build run up test test-race test-system test-sdk sim sim-mutants bench-quota fuzz lint gen check
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ sim: build ## SEEDS (200) seeded worlds of sidecar lease machines and the ledger
 
 sim-mutants: build ## break the product in each known way (bench/sim/mutants) and require that the simulator finds out
 	@bin/bench sim mutants
+
+bench-quota: build ## lease operations a second, latencies, failover, start: quotad beside a bare Raft (QUOTAFLAGS="--parts failover --length 5s")
+	@bin/bench quota $(QUOTAFLAGS)
 
 fuzz: ## every fuzz target for FUZZTIME (10s)
 	@for p in $$($(GO) list ./...); do \

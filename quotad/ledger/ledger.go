@@ -165,6 +165,16 @@ func (l *Ledger) Spec(id uint64) (spec *Spec, of uint64, name string, ok bool) {
 	return r.spec, 0, "", true
 }
 
+// Named returns a read view of the resource that has a name; false when there is none.
+func (l *Ledger) Named(scope, owner string, kind Kind) (Resource, bool) {
+	name := Spec{Scope: scope, Owner: owner, Kind: kind}
+	i, ok := slices.BinarySearchFunc(l.byName, &name, func(r *resource, name *Spec) int { return compareName(r.spec, name) })
+	if !ok {
+		return Resource{}, false
+	}
+	return l.byName[i].view(l.now), true
+}
+
 // Resources returns read views of all resources, sorted by id, without children.
 func (l *Ledger) Resources() []Resource {
 	out := make([]Resource, 0, len(l.byName))

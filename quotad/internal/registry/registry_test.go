@@ -398,3 +398,26 @@ func TestSpecsAndDraws(t *testing.T) {
 		t.Errorf("zones %q", got)
 	}
 }
+
+// TestIsObject: what is taken for an object without a look at its tree is one that the tree's decoder takes.
+func TestIsObject(t *testing.T) {
+	for text, want := range map[string]bool{
+		`{}`:                       true,
+		`{"a":"}]{[\"\\","b":[1]}`: true,
+		`{"\\":{"a":[]}}`:          true,
+		`[]`:                       false,
+		` {}`:                      false,
+		`{"a":1}}`:                 false,
+		`{"a"}`:                    false,
+		``:                         false,
+		strings.Repeat(`{"a":`, depthMax) + "1" + strings.Repeat("}", depthMax):     true,
+		strings.Repeat(`{"a":`, depthMax+1) + "1" + strings.Repeat("}", depthMax+1): false,
+	} {
+		if got := isObject([]byte(text)); got != want {
+			t.Errorf("isObject(%s) = %v", text, got)
+		}
+		if _, err := decodeJSON([]byte(text)); want && err != nil {
+			t.Errorf("%s is an object, and decodeJSON says %v", text, err)
+		}
+	}
+}

@@ -317,10 +317,12 @@ func decode(o Object) (value, error) {
 	if v == nil {
 		return nil, fmt.Errorf("unknown kind %s", clip(o.Kind))
 	}
-	if n, err := decodeJSON(o.Spec); err != nil {
-		return nil, fmt.Errorf("the spec %w", err)
-	} else if n.Kind != yaml.MappingNode {
-		return nil, errors.New("the spec is not a JSON object")
+	if !isObject(o.Spec) {
+		if n, err := decodeJSON(o.Spec); err != nil {
+			return nil, fmt.Errorf("the spec %w", err)
+		} else if n.Kind != yaml.MappingNode {
+			return nil, errors.New("the spec is not a JSON object")
+		}
 	}
 	if err := json.Unmarshal(o.Spec, v); err != nil {
 		return nil, fmt.Errorf("decode the spec: %w", err)

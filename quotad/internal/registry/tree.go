@@ -31,6 +31,31 @@ func decodeJSON(text []byte) (*yaml.Node, error) {
 	return n, nil
 }
 
+// isObject reports that text is an object that decodeJSON takes. It makes no tree, which is most of what it would take to
+// load hundreds of thousands of keys at a start; of what is none, decodeJSON says why.
+func isObject(text []byte) bool {
+	if len(text) > specBytesMax || !bytes.HasPrefix(text, []byte("{")) || !json.Valid(text) {
+		return false
+	}
+	depth, quoted := 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{' || c == '[':
+			if depth++; depth > depthMax {
+				return false
+			}
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	return true
+}
+
 func jsonValue(dec *json.Decoder, depth int) (*yaml.Node, error) {
 	if depth > depthMax {
 		return nil, fmt.Errorf("nested deeper than %d", depthMax)

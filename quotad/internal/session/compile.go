@@ -12,22 +12,19 @@ import (
 
 // compile makes the snapshot of one identity out of the whole configuration: the teams it may serve, their keys, the
 // aliases those may use, the deployments these name, and the resources a request may draw on. Nothing else leaves.
-// Credentials are named in it and sent apart.
-func compile(m *replica.Machine, identity string) *quotav1.Snapshot {
+// Credentials are named in it and sent apart. It looks at what the identity may see and at little more: thousands of
+// sidecars are told anew when a node begins to lead.
+func compile(m *replica.Machine, reach *reach, identity string) *quotav1.Snapshot {
 	r := m.Registry
 	teams, all := r.TeamsOf(identity)
 	s := &quotav1.Snapshot{Version: r.Version(), ClusterId: m.ClusterID()}
 
 	months := monthsOf(m.Ledger)
-	resources := map[registry.Draw]ledger.Resource{}
-	for _, res := range m.Ledger.Resources() {
-		resources[registry.Draw{Scope: res.Spec.Scope, Owner: res.Spec.Owner, Kind: res.Spec.Kind}] = res
-	}
 	drawn := map[uint64]bool{}
 	// draw names resources, and puts them into the snapshot the first time.
 	draw := func(draws []registry.Draw) (ids []uint64) {
 		for _, d := range draws {
-			res, ok := resources[d]
+			res, ok := m.Ledger.Named(d.Scope, d.Owner, d.Kind)
 			if !ok {
 				continue
 			}
@@ -41,10 +38,10 @@ func compile(m *replica.Machine, identity string) *quotav1.Snapshot {
 	}
 	aliases := map[string]bool{}
 	anyAlias := false
-	for _, k := range r.Keys() {
-		if !all && !slices.Contains(teams, k.Team) {
-			continue
-		}
+	if all {
+		teams = reach.teams
+	}
+	for _, k := range reach.keysOf(teams) {
 		p := compileKey(r, k, months)
 		if p == nil {
 			continue

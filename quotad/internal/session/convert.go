@@ -9,15 +9,15 @@ import (
 )
 
 // The log has messages of its own, so that the wire may change without touching what is stored for years. These
-// functions carry one over to the other.
+// functions carry one over to the other. The lists of a renew are made in one piece: it is what quotad does most.
 
 func countersTo(in []*quotav1.Counter) []*raftlogv1.Counter {
-	out := make([]*raftlogv1.Counter, len(in))
+	out, all := make([]*raftlogv1.Counter, len(in)), make([]raftlogv1.Counter, len(in))
 	for i, c := range in {
-		out[i] = &raftlogv1.Counter{
-			Resource: c.GetResource(), Period: c.GetPeriod(), Spent: c.GetSpent(), Returned: c.GetReturned(),
-			Held: c.GetHeld(), Demand: c.GetDemand(), Close: c.GetClose(), ProviderLeft: c.ProviderLeft, Granted: c.GetGranted(),
-		}
+		o := &all[i]
+		o.Resource, o.Period, o.Spent, o.Returned = c.GetResource(), c.GetPeriod(), c.GetSpent(), c.GetReturned()
+		o.Held, o.Demand, o.Close, o.ProviderLeft, o.Granted = c.GetHeld(), c.GetDemand(), c.GetClose(), c.ProviderLeft, c.GetGranted()
+		out[i] = o
 	}
 	return out
 }
@@ -28,15 +28,19 @@ func renewTo(identity string, r *quotav1.Renew) *raftlogv1.Op {
 		ShareVersion: r.GetShareVersion(), Leaving: r.GetLeaving(), Epoch: r.GetEpoch(),
 	}
 	for _, a := range r.GetAsks() {
-		ask := &raftlogv1.Ask{Id: a.GetId()}
-		for _, n := range a.GetNeeds() {
-			ask.Needs = append(ask.Needs, &raftlogv1.Need{
-				Resource: n.GetResource(), Period: n.GetPeriod(), Amount: n.GetAmount(), Name: n.GetName(),
-			})
-		}
-		out.Asks = append(out.Asks, ask)
+		out.Asks = append(out.Asks, &raftlogv1.Ask{Id: a.GetId(), Needs: needsTo(a.GetNeeds())})
 	}
 	return &raftlogv1.Op{Op: &raftlogv1.Op_Renew{Renew: out}}
+}
+
+func needsTo(in []*quotav1.Need) []*raftlogv1.Need {
+	out, all := make([]*raftlogv1.Need, len(in)), make([]raftlogv1.Need, len(in))
+	for i, n := range in {
+		o := &all[i]
+		o.Resource, o.Period, o.Amount, o.Name = n.GetResource(), n.GetPeriod(), n.GetAmount(), n.GetName()
+		out[i] = o
+	}
+	return out
 }
 
 func finalTo(identity string, successor uint64, f *quotav1.FileFinal) *raftlogv1.Op {
@@ -50,12 +54,14 @@ func replyFrom(r ledger.RenewReply) *quotav1.RenewReply {
 	out := &quotav1.RenewReply{
 		Seq: r.Seq, Epoch: r.Epoch, UsableForMs: r.UsableForMS, ShareVersion: r.ShareVersion, StandbyForMs: r.StandbyForMS, Fenced: r.Fenced,
 	}
-	for _, g := range r.Grants {
-		out.Grants = append(out.Grants, &quotav1.Grant{
-			Resource: g.Resource, Period: g.Period, Granted: g.Granted, Forfeited: g.Forfeited, Gone: g.Gone,
-			Free: g.Free, Shortage: quotav1.Shortage(g.Shortage), RetryAfterMs: g.RetryAfterMS,
-			IdleMax: g.IdleMax, Of: g.Of, Name: g.Name,
-		})
+	out.Grants = make([]*quotav1.Grant, len(r.Grants))
+	all := make([]quotav1.Grant, len(r.Grants))
+	for i := range r.Grants {
+		g, o := &r.Grants[i], &all[i]
+		o.Resource, o.Period, o.Granted, o.Forfeited, o.Gone = g.Resource, g.Period, g.Granted, g.Forfeited, g.Gone
+		o.Free, o.Shortage, o.RetryAfterMs = g.Free, quotav1.Shortage(g.Shortage), g.RetryAfterMS
+		o.IdleMax, o.Of, o.Name = g.IdleMax, g.Of, g.Name
+		out.Grants[i] = o
 	}
 	for _, a := range r.Asks {
 		out.Asks = append(out.Asks, &quotav1.AskResult{

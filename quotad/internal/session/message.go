@@ -39,6 +39,7 @@ func (s *Server) renew(ctx context.Context, c *session, r *quotav1.Renew) error 
 		return fmt.Errorf("renew %d: it is of incarnation %d, the session of %d", r.GetSeq(), r.GetIncarnation(),
 			c.hello.GetIncarnation())
 	}
+	defer c.finish(r.GetSeq())
 	var passed *quotav1.Renew
 	var foreign int
 	var wrong error
@@ -64,9 +65,34 @@ func (s *Server) renew(ctx context.Context, c *session, r *quotav1.Renew) error 
 		return fmt.Errorf("renew %d refused: reason %d", r.GetSeq(), reply.Refusal)
 	}
 	out := replyFrom(reply)
-	complete(r, out)
+	if foreign > 0 {
+		complete(r, out)
+	}
 	c.send(&quotav1.SessionResponse{Message: &quotav1.SessionResponse_RenewReply{RenewReply: out}})
 	return nil
+}
+
+// begin notes that a renew is under way; false when it was already, so that its answer will come. What a busy node is sent
+// again must not make it busier: sidecars do not wait for long.
+func (c *session) begin(r *quotav1.Renew) bool {
+	if r.GetIncarnation() != c.hello.GetIncarnation() {
+		return true // it is refused
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r.GetSeq() != 0 && c.renewing == r.GetSeq() {
+		return false
+	}
+	c.renewing = r.GetSeq()
+	return true
+}
+
+func (c *session) finish(seq uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.renewing == seq {
+		c.renewing = 0
+	}
 }
 
 // note counts what a sidecar named and may not, and says so once a session: an honest one does it for a moment after

@@ -1,14 +1,29 @@
 package session
 
 import (
+	"maps"
+	"slices"
+	"strings"
+
 	"github.com/sluice-gateway/sluice/quotad/internal/registry"
 )
 
-// reach says to which deployments the requests of each team can be sent. It is worked out once a version: it takes a
-// look at every key.
+// reach says what each team has: its keys, and the deployments to which their requests can be sent. It is worked out once
+// a version: it takes a look at every key.
 type reach struct {
 	version uint64
+	teams   []string // that have keys, sorted
+	keys    map[string][]registry.Key
 	of      map[string]map[string]bool // team to deployments
+}
+
+// keysOf are the keys of some teams by id.
+func (r *reach) keysOf(teams []string) (keys []registry.Key) {
+	for _, t := range teams {
+		keys = append(keys, r.keys[t]...)
+	}
+	slices.SortFunc(keys, func(a, b registry.Key) int { return strings.Compare(a.ID, b.ID) })
+	return slices.CompactFunc(keys, func(a, b registry.Key) bool { return a.ID == b.ID }) // a team may be named twice
 }
 
 func (s *Server) reachOf(r *registry.Registry) *reach {
@@ -33,7 +48,9 @@ func newReach(r *registry.Registry) *reach {
 	}
 	type route struct{ team, alias string } // the empty alias: all of them
 	routes := map[route]bool{}
+	keys := map[string][]registry.Key{}
 	for _, k := range r.Keys() {
+		keys[k.Team] = append(keys[k.Team], k)
 		if len(k.Aliases) == 0 {
 			routes[route{k.Team, ""}] = true
 		}
@@ -41,7 +58,9 @@ func newReach(r *registry.Registry) *reach {
 			routes[route{k.Team, a}] = true
 		}
 	}
-	out := &reach{version: r.Version(), of: map[string]map[string]bool{}}
+	out := &reach{
+		version: r.Version(), teams: slices.Sorted(maps.Keys(keys)), keys: keys, of: map[string]map[string]bool{},
+	}
 	for _, t := range r.Teams() {
 		of := map[string]bool{}
 		for alias, deployments := range targets {

@@ -17,6 +17,7 @@ import (
 	raftlogv1 "github.com/sluice-gateway/sluice/proto/gen/raftlog/v1"
 	"github.com/sluice-gateway/sluice/quotad/internal/keyring"
 	"github.com/sluice-gateway/sluice/quotad/internal/replica"
+	"github.com/sluice-gateway/sluice/quotad/ledger"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -37,6 +38,8 @@ const (
 	// leaderWait bounds how long a hello is held while there is no leader.
 	leaderWait  = 2 * time.Second
 	identityMax = 256
+	// compiledMax bounds the snapshots that are kept for the next process of an identity. Beyond it they are made anew.
+	compiledMax = 4096
 )
 
 // Node is the part of the replica the sessions need.
@@ -62,6 +65,31 @@ type Server struct {
 
 	mu       sync.Mutex
 	sessions map[*session]struct{}
+	compiled compiled
+}
+
+// compiled are the snapshots of identities, as long as they are good: the processes of one identity come together.
+type compiled struct {
+	version uint64
+	periods []ledger.Period
+	of      map[string]*quotav1.Snapshot // sent to several, and never changed
+}
+
+// snapshot compiles, or returns what was compiled of the same state. The caller holds s.mu.
+func (s *Server) snapshot(m *replica.Machine, identity string) *quotav1.Snapshot {
+	c, periods := &s.compiled, m.Ledger.Periods()
+	if c.of == nil || c.version != m.ConfigVersion() || !slices.Equal(c.periods, periods) {
+		*c = compiled{version: m.ConfigVersion(), periods: periods, of: map[string]*quotav1.Snapshot{}}
+	}
+	snap := c.of[identity]
+	if snap == nil {
+		if len(c.of) >= compiledMax {
+			clear(c.of)
+		}
+		snap = compile(m, s.reachOf(m.Registry), identity)
+		c.of[identity] = snap
+	}
+	return snap
 }
 
 // New makes a server. With secure set a sidecar's name must be the SPIFFE id of its certificate.
@@ -78,6 +106,7 @@ type session struct {
 	mu        sync.Mutex
 	acked     uint64    // configuration in force there
 	lastRenew time.Time // zero before the first
+	renewing  uint64    // seq of the renew that is under way; 0: none
 	strayed   bool      // it named what it may not, and the log says so
 }
 
@@ -172,6 +201,9 @@ func (s *Server) read(ctx context.Context, c *session, received <-chan *quotav1.
 				c.mu.Lock()
 				c.acked = ack.GetVersion()
 				c.mu.Unlock()
+				continue
+			}
+			if r := m.GetRenew(); r != nil && !c.begin(r) {
 				continue
 			}
 			select {
@@ -303,7 +335,7 @@ func (s *Server) push(c *session, config, secrets bool) {
 	var sealed []*raftlogv1.SealedState
 	identity := c.hello.GetIdentity()
 	s.node.View(func(m *replica.Machine) {
-		snap = compile(m, identity)
+		snap = s.snapshot(m, identity)
 		seen := map[string]bool{}
 		for _, d := range snap.GetDeployments() {
 			if name := d.GetCredential(); name != "" && !seen[name] {

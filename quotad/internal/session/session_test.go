@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	quotav1 "github.com/sluice-gateway/sluice/proto/gen/quota/v1"
+	raftlogv1 "github.com/sluice-gateway/sluice/proto/gen/raftlog/v1"
 	usagev1 "github.com/sluice-gateway/sluice/proto/gen/usage/v1"
 	"github.com/sluice-gateway/sluice/quotad/internal/replica"
 )
@@ -417,5 +419,53 @@ func TestHelloIsHeldDuringAnElection(t *testing.T) {
 	m, err := s.Recv()
 	if err != nil || m.GetWelcome() == nil {
 		t.Fatalf("got %v, %v", m, err)
+	}
+}
+
+// slowNode holds every proposal until it is let go.
+type slowNode struct {
+	Node
+	proposals atomic.Int64
+	goOn      chan struct{}
+}
+
+func (n *slowNode) Propose(ctx context.Context, ops ...*raftlogv1.Op) ([]replica.Result, error) {
+	n.proposals.Add(1)
+	<-n.goOn
+	return n.Node.Propose(ctx, ops...)
+}
+
+// TestRenewSentAgain: a renew that is sent again while it is under way is proposed once and answered once.
+func TestRenewSentAgain(t *testing.T) {
+	p := newPlane(t)
+	p.apply(org())
+	slow := &slowNode{Node: p.node, goOn: make(chan struct{})}
+	p = serve(t, slow, p.ring)
+	s, _, _ := p.connect("gw", 7)
+	renew := func(seq uint64) {
+		t.Helper()
+		must(t, s.Send(&quotav1.SessionRequest{Message: &quotav1.SessionRequest_Renew{Renew: &quotav1.Renew{Incarnation: 7, Seq: seq}}}))
+	}
+	for range 3 {
+		renew(1)
+	}
+	s.query(&quotav1.UsageQuery{Id: 1, Team: "red"}) // what was sent before it has been read
+	close(slow.goOn)
+	seqs := []uint64{}
+	for range 2 {
+		for {
+			m, err := s.Recv()
+			must(t, err)
+			if r := m.GetRenewReply(); r != nil {
+				seqs = append(seqs, r.GetSeq())
+				break
+			}
+		}
+		if len(seqs) == 1 {
+			renew(2)
+		}
+	}
+	if n := slow.proposals.Load(); n != 2 || !slices.Equal(seqs, []uint64{1, 2}) {
+		t.Errorf("%d proposals, answers to %v", n, seqs)
 	}
 }

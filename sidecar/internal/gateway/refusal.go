@@ -177,7 +177,7 @@ func (f *flow) shortOf(v lease.Verdict, res *exchange.Resource) *refusal {
 			used = fmt.Sprintf("what is on lease here of %s is spent", what)
 		}
 		u := unavailable("quotad is away and " + used)
-		u.after = max(v.RetryAfter, time.Second)
+		u.after = max(v.RetryAfter, time.Millisecond) // a share says to the millisecond when it has the next request
 		return u
 	}
 	return r

@@ -39,6 +39,9 @@ const (
 	queueMax = 256
 	// messageMax bounds a received message: a snapshot of 100,000 keys is about 20 MiB.
 	messageMax = 64 << 20
+	// windowBytes is how much quotad may have on its way to us. Left to itself, gRPC measures what would be best, with a
+	// ping and its answer for each message.
+	windowBytes = 1 << 20
 )
 
 // Handler receives what comes down the stream, one message at a time.
@@ -284,6 +287,7 @@ func (l *Link) dial(ctx context.Context, address string) (*grpc.ClientConn, erro
 		grpc.WithTransportCredentials(creds),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(messageMax)),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 2 * time.Second}),
+		grpc.WithStaticStreamWindowSize(windowBytes), grpc.WithStaticConnWindowSize(windowBytes),
 		grpc.WithDisableRetry(),
 		grpc.WithNoProxy(),
 	}
