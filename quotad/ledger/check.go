@@ -112,7 +112,7 @@ func (l *Ledger) checkTemplate(t *resource) error {
 		return fmt.Errorf("%w: resource %d: %d set aside in %d accounts, children make %d in %d; %d of %d children",
 			ErrBroken, t.id, t.asides, t.accounts, asides, accounts, len(t.oldest), len(t.kids))
 	}
-	if a := &t.alarm; len(t.kids) > 0 && (a.at < 0 || a.at >= len(l.due) || l.due[a.at] != a || a.due != t.oldest[0].due+t.keepMS()) {
+	if a := &t.alarm; len(t.kids) > 0 && (a.at < 0 || a.at >= len(l.due) || l.due[a.at] != a || a.due != t.expiry()) {
 		return fmt.Errorf("%w: resource %d: its children are due at another time than planned", ErrBroken, t.id)
 	}
 	return nil

@@ -34,17 +34,19 @@ func (l *Ledger) drawn(n *Need) (*pool, Shortage) {
 	return kid.pools[0], ShortageNone
 }
 
-// drew returns the pool that an ask's need drew on, if it is still there.
-func (l *Ledger) drew(n *Need) *pool {
+// drew returns m's counter on what an ask's need drew on; nil when it is gone. A message may be answered again after the
+// name has got a child of its own: what was granted is where the counter is.
+func (l *Ledger) drew(m *member, n *Need) *counter {
 	r := l.resources[n.Resource]
 	if r == nil || !r.template() {
-		return l.pool(n.Resource, n.Period)
+		return m.find(n.Resource, n.Period)
 	}
-	if i, ok := r.searchChild(n.Name); ok {
-		return r.kids[i].pools[0]
-	}
-	if i, ok := r.searchChild(""); ok {
-		return r.kids[i].pools[0]
+	for _, name := range [...]string{n.Name, ""} {
+		if i, ok := r.searchChild(name); ok {
+			if c := m.find(r.kids[i].id, 0); c != nil {
+				return c
+			}
+		}
 	}
 	return nil
 }
@@ -71,8 +73,8 @@ func (l *Ledger) child(t *resource, name string) *resource {
 		return nil
 	}
 	l.lastID = id
-	kid := &resource{id: id, of: t, name: name, spec: t.spec, used: l.now}
-	kid.pools = []*pool{{res: kid}}
+	kid := newChild(t, id, name)
+	kid.used = l.now
 	switch {
 	case t.budget():
 		p := kid.pools[0]
@@ -90,11 +92,18 @@ func (l *Ledger) child(t *resource, name string) *resource {
 	return kid
 }
 
+// newChild returns a child that is known to nobody yet, with an empty pool.
+func newChild(t *resource, id uint64, name string) *resource {
+	kid := &resource{id: id, of: t, name: name, spec: t.spec, money: t.money, each: t.each}
+	kid.alarm = alarm{id: id, r: kid, at: -1}
+	kid.pools = []*pool{{res: kid}}
+	return kid
+}
+
 // adopt enters a child, which its template has, into the other indexes.
 func (l *Ledger) adopt(kid *resource) {
 	l.resources[kid.id] = kid
 	l.children++
-	kid.alarm = alarm{id: kid.id, r: kid, at: -1}
 	kid.of.oldest.set(&kid.alarm, kid.used)
 	l.rescheduleTemplate(kid.of)
 }
@@ -115,7 +124,14 @@ func (l *Ledger) rescheduleTemplate(t *resource) {
 		l.due.remove(&t.alarm)
 		return
 	}
-	l.due.set(&t.alarm, t.oldest[0].due+t.keepMS())
+	l.due.set(&t.alarm, t.expiry())
+}
+
+// expiry is when the child that was used the longest ago is looked at: at a whole second, so that a crowd goes at
+// once.
+func (r *resource) expiry() int64 {
+	due := r.oldest[0].due + r.keepMS()
+	return due + (expireEveryMS-due%expireEveryMS)%expireEveryMS
 }
 
 // keepMS is how long a child is kept after its last use.

@@ -93,7 +93,7 @@ func TestNameFlood(t *testing.T) {
 	if err := l.Check(); err != nil {
 		t.Fatal(err)
 	}
-	l.Advance(l.Now() + runKeepMS)
+	l.Advance(l.Now() + runKeepMS + expireEveryMS)
 	if r, _ := l.Resource(runs); r.Children != 0 || l.children != 0 {
 		t.Errorf("%d runs are remembered a day later, %d children in all", r.Children, l.children)
 	}

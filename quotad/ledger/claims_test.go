@@ -46,6 +46,7 @@ func TestPoolIsFair(t *testing.T) {
 			{"standard/small", 2000, 20}, {"standard/large", 4000, 2000},
 		}, 900},
 		{"crumbs", 600, 100, 2, nil, many(60, "standard", 1, 1), 850},
+		{"crumbs, asked for in order", 600, 100, 1, nil, many(60, "standard", 2, 1), 850},
 		{"more claimants than requests fit", 60_000, 20_000, 2, nil, many(40, "interactive", 1000, 1000), 850},
 	}
 	for _, tt := range tests {

@@ -99,7 +99,7 @@ func (l *Ledger) prepare(index uint64, specs []Spec) (sorted []Spec, next uint64
 // normalise checks s and fills in what is left out. It does not change what s shares with its copies.
 func (s *Spec) normalise() error {
 	fault := func(what string) error { return fmt.Errorf("%w: %s: %s", ErrSpecs, s.name(), what) }
-	most, budget := int64(bucketMax), s.Kind == Money || s.Kind == Calls
+	most, budget := int64(bucketMax), s.budget()
 	switch {
 	case budget:
 		most = totalMax
@@ -239,10 +239,12 @@ func (l *Ledger) create(id uint64, spec Spec) *resource {
 
 // newResource returns a resource that is known to nobody yet, without pools.
 func newResource(id uint64, spec Spec) *resource {
-	r := &resource{id: id, spec: &spec}
+	r := &resource{id: id, spec: &spec, money: spec.budget(), each: spec.Each}
 	r.alarm = alarm{id: id, r: r, at: -1}
 	return r
 }
+
+func (s *Spec) budget() bool { return s.Kind == Money || s.Kind == Calls }
 
 // update changes limits in place. Leases that are out stay; a lowered limit is met as they come back. Children follow.
 func (l *Ledger) update(r *resource, spec Spec) {

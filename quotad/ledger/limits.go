@@ -70,6 +70,7 @@ const (
 	retryMaxMS      = 3_600_000     // longest retry-after
 	overrunCalls    = 16            // calls of a run; as overrunFloor
 	childKeepMS     = 60_000        // an end user or claimant is dropped this long after its last use
+	expireEveryMS   = 1000          // children are dropped at whole seconds
 	runKeepMS       = 86_400_000    // a run likewise, unless its budget says otherwise
 	evictTries      = 4             // children looked at to make room for one
 	divideEveryMS   = 100           // what refills in a contested pool is divided this often

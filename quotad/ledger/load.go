@@ -132,11 +132,10 @@ func (l *Ledger) loadChild(s *ResourceState) error {
 	if !ok || !t.template() {
 		return fmt.Errorf("%w: resource %d: its template %d is missing", ErrRecords, s.ID, s.Of)
 	}
-	kid := &resource{id: s.ID, of: t, name: s.Name, spec: t.spec}
+	kid := newChild(t, s.ID, s.Name)
 	if err := l.loadLevel(kid, s); err != nil {
 		return err
 	}
-	kid.pools = []*pool{{res: kid}}
 	switch {
 	case t.budget() != (len(s.Periods) == 1):
 		return fmt.Errorf("%w: resource %d: %d periods", ErrRecords, s.ID, len(s.Periods))

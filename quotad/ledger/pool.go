@@ -9,7 +9,9 @@ import (
 // run one of period 0; the template of runs none.
 type resource struct {
 	id      uint64
-	spec    *Spec   // filled in; of a child, its template's
+	spec    *Spec // filled in; of a child, its template's
+	money   bool  // a budget; like each it never changes, and a renew need not look into spec for it
+	each    Each
 	level   int64   // buckets: units × perUnit
 	levelAt int64   // buckets: ledger time of level
 	pools   []*pool // by period
@@ -31,16 +33,16 @@ type resource struct {
 	weight int64 // a claimant
 }
 
-func (r *resource) budget() bool { return r.spec.Kind == Money || r.spec.Kind == Calls }
+func (r *resource) budget() bool { return r.money }
 
 // template says that the resource is one for each name: its children are drawn on.
-func (r *resource) template() bool { return r.spec.Each != Whole && r.of == nil }
+func (r *resource) template() bool { return r.each != Whole && r.of == nil }
 
 // claimant says that the resource is a claimant of a pool.
-func (r *resource) claimant() bool { return r.spec.Each == EachClaimant && r.of != nil }
+func (r *resource) claimant() bool { return r.each == EachClaimant && r.of != nil }
 
 // shared says that the resource is a pool.
-func (r *resource) shared() bool { return r.spec.Each == EachClaimant && r.of == nil }
+func (r *resource) shared() bool { return r.each == EachClaimant && r.of == nil }
 
 // bucket is what has the level: the pool of a claimant, else r.
 func (r *resource) bucket() *resource {

@@ -200,12 +200,11 @@ func (l *Ledger) reply(m *member, r *Renew) RenewReply {
 	for i := range r.Asks {
 		granted := i < len(m.asks) && m.asks[i].Granted
 		for k := range r.Asks[i].Needs {
-			n := &r.Asks[i].Needs[k]
-			p := l.drew(n)
 			// A refused ask tells which child a name is, so that the next renew can say what is wished for of it.
-			if p != nil && (granted || p.res.of != nil && m.find(p.res.id, p.period) != nil) {
-				out.Grants = l.appendGrant(out.Grants, m, p.res.id, p.period)
-			} else if granted {
+			n := &r.Asks[i].Needs[k]
+			if c := l.drew(m, n); c != nil && (granted || c.p.res.of != nil) {
+				out.Grants = l.appendGrant(out.Grants, m, c.p.res.id, c.p.period)
+			} else if granted && n.Name == "" {
 				out.Grants = l.appendGrant(out.Grants, m, n.Resource, n.Period)
 			}
 		}

@@ -21,7 +21,7 @@ func worstShare(vs []ShareState) int64 {
 func (c *counter) standing() int64 {
 	t := c.p.res.of
 	switch {
-	case c.p.res.spec.Each == EachName && t == nil || c.p.res.claimant():
+	case c.p.res.each == EachName && t == nil || c.p.res.claimant():
 		return 0
 	case t != nil:
 		if holder := c.m.find(t.id, 0); holder != nil {

@@ -1921,15 +1921,15 @@ type ResourceState struct {
 	Periods []*BudgetPeriodState `protobuf:"bytes,13,rep,name=periods,proto3" json:"periods,omitempty"`
 	// Whether it is one for each name, as in quota.v1.Each.
 	Each int32 `protobuf:"varint,14,opt,name=each,proto3" json:"each,omitempty"`
-	// One of many: what it is one of.
+	// One of many: what it is one of, where the rest of what it is stands.
 	Of uint64 `protobuf:"varint,15,opt,name=of,proto3" json:"of,omitempty"`
 	// Its name; empty for the one that all names share once there are too many.
 	Name string `protobuf:"bytes,16,opt,name=name,proto3" json:"name,omitempty"`
-	// Ledger time of its last use: those not used for long are dropped.
+	// Ledger time of its last use: those not used for long are dropped. Of a pool: when it was divided last.
 	UsedAtMs int64 `protobuf:"varint,17,opt,name=used_at_ms,json=usedAtMs,proto3" json:"used_at_ms,omitempty"`
 	// Runs: kept for this long after the last use.
 	KeepMs int64 `protobuf:"varint,18,opt,name=keep_ms,json=keepMs,proto3" json:"keep_ms,omitempty"`
-	// Claimants: part of the pool's level that is set aside for this one, in units x 60,000.
+	// Claimants: part of the pool's level that is set aside for this one, in units x 60,000. Negative: what it drew ahead.
 	SetAside_60K int64 `protobuf:"varint,19,opt,name=set_aside_60k,json=setAside60k,proto3" json:"set_aside_60k,omitempty"`
 	// Budget in another currency than USD: its limit is in billionths of this; empty is USD.
 	Currency string `protobuf:"bytes,20,opt,name=currency,proto3" json:"currency,omitempty"`
