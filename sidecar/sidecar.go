@@ -77,9 +77,11 @@ func (s *Sidecar) open() error {
 		return fmt.Errorf("data directory: %w", err)
 	}
 	var err error
-	s.lease, err = lease.New(lease.Config{
-		Dir: filepath.Join(s.cfg.DataDir, "lease"), Identity: s.cfg.Identity, Now: s.cfg.Host.Now,
-	}, s.log.Named("lease"))
+	cfg := lease.Config{Dir: filepath.Join(s.cfg.DataDir, "lease"), Identity: s.cfg.Identity, Now: s.cfg.Host.Now}
+	if s.cfg.Dev {
+		cfg.MarkDir = s.cfg.DataDir // so that it goes with the directory; no disk is put back under a process in development
+	}
+	s.lease, err = lease.New(cfg, s.log.Named("lease"))
 	if err != nil {
 		return fmt.Errorf("data directory %s: %w", s.cfg.DataDir, err)
 	}
