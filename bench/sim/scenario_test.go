@@ -443,19 +443,21 @@ func TestMoreUsersThanFit(t *testing.T) {
 	p.addTeam("team-0", 9000, 9000*300, lease.Share)
 	p.addBudget("team", "team-0", plenty, true)
 	p.addUsers("team-0", 9000)
-	p.hungry, p.users, p.duration = true, 50_000, 60*time.Second
+	p.hungry, p.users = true, 50_000
+	w := newWorld(1, p, nil)
 	most := 0
-	p.script = func(w *world) {
-		w.every(time.Second, func() {
-			for _, r := range w.quotad.l.Resources() {
-				most = max(most, r.Children)
-			}
-		})
-	}
-	runPlan(t, p, func(*world) {
-		if most < 4000 || most > 4097 {
-			t.Errorf("quotad kept %d users", most)
+	for w.now < 60*time.Second && w.broken == nil {
+		w.playFor(time.Second)
+		for _, r := range w.quotad.l.Resources() {
+			most = max(most, r.Children)
 		}
-		most = 0
-	})
+	}
+	for _, res := range w.witness.resources {
+		for _, kid := range res.kids {
+			w.must(kid.judgeWindows(windowSlack))
+		}
+	}
+	if w.broken != nil || most < 4000 || most > 4097 {
+		t.Errorf("quotad kept %d users; %v", most, w.broken)
+	}
 }
