@@ -34,6 +34,7 @@ var forbidden = []struct{ from, to, why string }{
 	{"sidecar/internal/policy", "sidecar/internal/gateway", "rooms do not know the edge"},
 	{"sidecar/internal/route", "sidecar/internal/relay", "the router decides, the relay does"},
 	{"sidecar/lease", "sidecar/internal", "the simulator drives it without the sidecar"},
+	{"sidecar/breaker", "sidecar/internal", "the simulator drives it without the sidecar"},
 	{"bench/fakeprovider", "sidecar", "a witness shares no code with the accused"},
 	{"bench/fakeprovider", "quotad", "a witness shares no code with the accused"},
 }

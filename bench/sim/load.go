@@ -236,10 +236,11 @@ func (w *world) userName() string {
 	if !w.load.saturated && w.chance(300) {
 		return "user-0"
 	}
-	switch n := w.rng.IntN(users + 4); {
-	case n < users:
+	all := max(users, w.plan.users)
+	switch n := w.rng.IntN(all + 4); {
+	case n < all:
 		return fmt.Sprint("user-", n)
-	case n == users:
+	case n == all:
 		return ""
 	}
 	return "anonymous"

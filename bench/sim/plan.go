@@ -16,6 +16,7 @@ type plan struct {
 	specs           []ledger.Spec // of the beginning
 	fairness        ledger.Fairness
 	pool            int64         // requests a minute of the deployment that all draw on; 0: there is none
+	users           int           // names of end users of a team; 0 means users
 	duration        time.Duration // of load under faults, at least
 	ledger          ledger.Config
 	driftMillionths int64 // of sidecars' clocks, fast or slow, at most
@@ -81,8 +82,8 @@ func (p *plan) addUsers(owner string, requests int64) {
 // runsKept is longer than any world: what becomes of a run that is dropped is a matter of its own.
 const runsKept = 4 * time.Hour
 
-func (p *plan) addRuns(owner string, money, calls int64) {
-	run := ledger.Spec{Scope: "run", Owner: owner, Each: ledger.EachName, Hard: true, KeepMS: runsKept.Milliseconds()}
+func (p *plan) addRuns(owner string, money, calls int64, kept time.Duration) {
+	run := ledger.Spec{Scope: "run", Owner: owner, Each: ledger.EachName, Hard: true, KeepMS: kept.Milliseconds()}
 	run.Kind, run.Limit = ledger.Money, money
 	p.specs = append(p.specs, run)
 	run.Kind, run.Limit = ledger.Calls, calls
@@ -146,7 +147,7 @@ func drawPlan(seed uint64) plan {
 			p.addUsers(t.name, p.limitOf(t.name))
 		}
 		if rng.IntN(2) == 0 {
-			p.addRuns(t.name, int64(pick(1, 5, 20))*1_000_000, int64(pick(10, 40, 400)))
+			p.addRuns(t.name, int64(pick(1, 5, 20))*1_000_000, int64(pick(10, 40, 400)), runsKept)
 		}
 	}
 	if rng.IntN(2) == 0 {

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -371,27 +370,6 @@ func TestRefundsBesideAFullBucket(t *testing.T) {
 		w.every(10*time.Second, func() {
 			for _, s := range w.sidecars {
 				s.habit = huge
-			}
-		})
-	}
-	runPlan(t, p, nil)
-}
-
-// TestProviderHasOtherCallers: when others use half of a provider's limit, its word keeps ours to the rest: it refuses few.
-func TestProviderHasOtherCallers(t *testing.T) {
-	p := calm(3, 0)
-	p.hungry = true
-	for i := range 2 {
-		p.addTeam(fmt.Sprint("team-", i), 3000, 3000*500, lease.Share)
-	}
-	p.addPool(600)
-	p.script = func(w *world) {
-		w.provider.outside = 333
-		w.after(40*time.Second, func() { w.provider.served, w.provider.refused = 0, 0 })
-		w.after(99*time.Second, func() {
-			served, refused := w.provider.served, w.provider.refused
-			if served < 250 || refused*20 > served {
-				t.Errorf("the provider served %d and refused %d", served, refused)
 			}
 		})
 	}

@@ -167,7 +167,7 @@ func (l *Ledger) makeRoom(t *resource) bool {
 	}
 	for range evictTries {
 		kid := t.oldest[0].r
-		if l.idle(kid) {
+		if kid.name != "" && l.idle(kid) { // the shared one has a place of its own
 			l.removeChild(kid)
 			return true
 		}
