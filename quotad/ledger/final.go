@@ -15,6 +15,8 @@ func (l *Ledger) FileFinal(f FileFinal) (done bool) {
 	switch {
 	case known && m.identity != f.Identity, !known && !l.unheard(&f):
 		return true
+	case !known && l.rules == RulesFirst:
+		return false // it is kept, and booked once that is done
 	case !known:
 		if m = l.join(f.Incarnation, f.Identity); m == nil {
 			return false
@@ -84,7 +86,7 @@ func (l *Ledger) raiseSpent(m *member, f *Counter) {
 		// Cut off from its first request on, it may have spent past a soft budget without a grant. What is one for each
 		// name needs one: there, no counter means that it was closed, with all that it counted.
 		p := l.pool(f.Resource, f.Period)
-		if p == nil || !p.countable() || !p.res.budget() || f.Spent == 0 || f.Spent > l.debtMax(m, p, nil) {
+		if l.rules == RulesFirst || p == nil || !p.countable() || !p.res.budget() || f.Spent == 0 || f.Spent > l.debtMax(m, p, nil) {
 			return
 		}
 		if c = l.ensure(m, p); c == nil {

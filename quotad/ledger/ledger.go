@@ -42,6 +42,7 @@ func (c Config) WithDefaults() Config {
 // read lock is enough for them; Events and Touched are not reads.
 type Ledger struct {
 	cfg       Config
+	rules     Rules
 	now       int64
 	members   map[uint64]*member // look-up only; order has the order
 	order     []*member          // by incarnation
@@ -71,6 +72,7 @@ type Ledger struct {
 func New(cfg Config) *Ledger {
 	return &Ledger{
 		cfg:       cfg.WithDefaults(),
+		rules:     RulesNow,
 		members:   map[uint64]*member{},
 		resources: map[uint64]*resource{},
 		touch:     touched{round: 1},

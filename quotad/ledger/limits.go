@@ -79,6 +79,7 @@ const (
 	divideEveryMS   = 100           // what refills in a contested pool is divided this often
 	providerReserve = 9             // a pool's limit over the part of the provider's that is not ours: 90% over 10%
 	clockError      = 200           // standby outlives the sidecar's by this part: clocks are off by up to 0.5%
+	firstMarginMS   = 1_100         // by RulesFirst, standby outlives the sidecar's by this
 	goneKeepMS      = 86_400_000    // a silent process is remembered this long after standby; a fenced or gone one is not
 )
 

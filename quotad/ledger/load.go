@@ -15,6 +15,7 @@ var ErrRecords = errors.New("ledger records do not fit together")
 // ledger is empty.
 func (l *Ledger) Load(now int64, periods []Period, fair Fairness, rs []ResourceState, cs []CounterState, ms []MemberState) error {
 	fresh := New(l.cfg)
+	fresh.rules = l.rules
 	*l = *fresh
 	if err := fresh.load(now, periods, fair, rs, cs, ms); err != nil {
 		return err

@@ -98,7 +98,11 @@ func (l *Ledger) searchMember(incarnation uint64) (int, bool) {
 
 // standby is how long shares outlive the last renew here: the sidecar stops first, as with leases.
 func (l *Ledger) standby() int64 {
-	return max(l.cfg.StandbyForMS+l.cfg.StandbyMarginMS, l.cfg.LapseAfterMS)
+	margin := l.cfg.StandbyMarginMS
+	if l.rules == RulesFirst {
+		margin = firstMarginMS
+	}
+	return max(l.cfg.StandbyForMS+margin, l.cfg.LapseAfterMS)
 }
 
 // change takes all counters of m out of the sums, lets f change m, then each, and brings them back.
@@ -131,7 +135,9 @@ func (l *Ledger) lapse(m *member) {
 			c.suspense = c.out()
 		} else {
 			c.forfeited += c.idle()
-			c.p.res.charge60k(mulSat(c.standing(), alone))
+			if l.rules > RulesFirst {
+				c.p.res.charge60k(mulSat(c.standing(), alone))
+			}
 		}
 	})
 	l.reschedule(m)

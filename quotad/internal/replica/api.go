@@ -65,6 +65,7 @@ type Config struct {
 
 	wrapLog func(raft.LogStore) raft.LogStore // for tests: a disk that hangs
 	disk    diskBounds                        // for tests: smaller ones
+	older   bool                              // for tests: it knows level 0 alone
 }
 
 // Outcomes of a call that did nothing, or may have. Test with errors.Is, and errors.As for ErrNotLeader.

@@ -229,6 +229,10 @@ func (m *Machine) commit(index uint64, c *raftlogv1.RestoreCommit) RestoreOutcom
 	for id := range m.nodes {
 		fresh.touchedNodes[id] = true
 	}
+	// A backup of an older level goes on by the rules that hold now.
+	if err := fresh.raise(next, m.level); err != nil {
+		return refused("%v", err)
+	}
 	if c.GetKeepClusterId() {
 		fresh.clusterID = m.clusterID
 	}

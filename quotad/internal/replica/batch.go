@@ -78,6 +78,9 @@ func (n *Node) propose(ctx context.Context, ops []*raftlogv1.Op) ([]Result, erro
 	if n.serving.Load() == nil {
 		return nil, n.notServing()
 	}
+	if err := n.allow(ctx, ops); err != nil {
+		return nil, err
+	}
 	p := &proposal{ops: ops, bytes: bytes, done: make(chan outcome, 1)}
 	select {
 	case n.batch.queue <- p:

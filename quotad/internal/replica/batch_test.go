@@ -72,7 +72,7 @@ func TestGatherWaitsForASlot(t *testing.T) {
 }
 
 func TestQueueIsBounded(t *testing.T) {
-	n := &Node{batch: newBatcher(), stopped: make(chan struct{})}
+	n := &Node{fsm: &fsm{}, batch: newBatcher(), stopped: make(chan struct{})}
 	n.serving.Store(&leadership{})
 	for range proposalsQueuedMax {
 		n.batch.queue <- &proposal{}
@@ -83,7 +83,7 @@ func TestQueueIsBounded(t *testing.T) {
 }
 
 func TestProposalThatWasNotTakenIsWithdrawn(t *testing.T) {
-	n := &Node{batch: newBatcher(), stopped: make(chan struct{})}
+	n := &Node{fsm: &fsm{}, batch: newBatcher(), stopped: make(chan struct{})}
 	n.serving.Store(&leadership{})
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

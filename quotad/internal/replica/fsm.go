@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -29,7 +30,10 @@ type fsm struct {
 	log   *zap.Logger
 	// clusterID is the cluster this node's directory belongs to, empty for none.
 	clusterID func() string
+	knows     uint32 // see Node.knows
 	restored  func() // tells that a snapshot was restored
+
+	level atomic.Uint32 // of the machine
 
 	mu         sync.RWMutex // guards the rest; reading the machine needs a read lock only
 	machine    *Machine
@@ -77,6 +81,7 @@ func (f *fsm) set(m *Machine, applied uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.machine, f.applied, f.advanced = m, applied, fault.Now()
+	f.level.Store(m.level)
 	f.wake()
 	f.noteCluster()
 	f.hub.publish(Signal{ConfigVersion: m.ConfigVersion(), Credentials: true})
@@ -86,7 +91,7 @@ func (f *fsm) set(m *Machine, applied uint64) {
 // start; those the state file had are skipped.
 func (f *fsm) Apply(l *raft.Log) any {
 	fault.Pass("apply")
-	e, err := decodeEntry(l.Data)
+	e, err := decodeEntry(l.Data, f.knows)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
@@ -104,6 +109,7 @@ func (f *fsm) Apply(l *raft.Log) any {
 	}
 	signal := f.machine.collectTo(l.Index, f.state)
 	f.applied, f.advanced = l.Index, fault.Now()
+	f.level.Store(f.machine.level)
 	f.wake()
 	f.noteCluster()
 	if !signal.empty() {
@@ -198,7 +204,7 @@ func (f *fsm) wait(ctx context.Context, index uint64) error {
 }
 
 // decodeEntry returns the entry, or an error when this version does not understand all of it.
-func decodeEntry(data []byte) (*raftlogv1.Entry, error) {
+func decodeEntry(data []byte, knows uint32) (*raftlogv1.Entry, error) {
 	e := &raftlogv1.Entry{}
 	if err := proto.Unmarshal(data, e); err != nil {
 		return nil, fmt.Errorf("decode: %w", err)
@@ -209,6 +215,9 @@ func decodeEntry(data []byte) (*raftlogv1.Entry, error) {
 	for i, op := range e.GetOps() {
 		if op.GetOp() == nil {
 			return nil, fmt.Errorf("operation %d is unknown: %w", i, store.ErrNewerFormat)
+		}
+		if level := op.GetUpgrade().GetLevel(); level > knows {
+			return nil, fmt.Errorf("it begins level %d, this version knows %d: %w", level, knows, store.ErrNewerFormat)
 		}
 	}
 	return e, nil

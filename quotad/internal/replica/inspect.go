@@ -99,7 +99,7 @@ func lineOf(e *raft.Log) LogLine {
 	switch e.Type {
 	case raft.LogCommand:
 		line.Type = "entry"
-		m, err := decodeEntry(e.Data)
+		m, err := decodeEntry(e.Data, levelKnown)
 		if err != nil {
 			line.Ops = append(line.Ops, err.Error())
 			return line

@@ -98,12 +98,25 @@ func (n *Node) lead(ctx context.Context) {
 	l := &leadership{term: n.raft.CurrentTerm(), since: fault.Now()}
 	now, passed := n.fsm.clock()
 	l.base = now + passed.Milliseconds()
+	fresh := false
+	n.fsm.view(func(m *Machine) { fresh = m.ClusterID() == "" })
 	for !n.makeCluster(ctx, l) {
 		if ctx.Err() != nil || n.raft.State() != raft.Leader {
 			return
 		}
 	}
-	n.recordNodes(ctx, l)
+	// A new cluster, whose nodes have all just answered, and one without others begin with what they know. Elsewhere
+	// nobody waits until all have answered.
+	if fresh || voters(n.servers()) == 1 {
+		_ = n.raise(ctx, l, "a new cluster") // it is tried again
+	}
+	var later sync.WaitGroup
+	defer later.Wait()
+	if n.fsm.level.Load() >= n.knows() {
+		n.recordNodes(ctx, l)
+	} else {
+		later.Go(func() { n.upgrade(ctx, l) })
+	}
 	n.serving.Store(l)
 	n.hub.publish(Signal{Leadership: true})
 	n.log.Info("leading", zap.Uint64("term", l.term), zap.Int64("now_ms", l.base))

@@ -79,6 +79,12 @@ const (
 	// restoreSkips is how far names go on after a restore: further than any cluster could have come since the backup.
 	restoreSkips = 1 << 36
 
+	// levelKnown is the highest level this version knows: see upgrade.go. A state of a higher one, or an entry that raises
+	// it higher, halts the node.
+	levelKnown = 1
+	// upgradeEvery is how often a leader asks whether all nodes know more than the state's level.
+	upgradeEvery = time.Second
+
 	// opTextMax bounds how an operation is shown, in bytes.
 	opTextMax = 400
 

@@ -22,6 +22,7 @@ type Machine struct {
 	cfg       ledger.Config
 	clusterID string
 	group     string                            // see GroupID; empty while it is the cluster's
+	level     uint32                            // see Level
 	base      uint64                            // added to the index of an entry wherever it names something
 	sealed    map[string]*raftlogv1.SealedState // replaced whole, never changed
 	nodes     map[string]*raftlogv1.NodeState   // likewise
@@ -48,7 +49,7 @@ type Result struct {
 
 // newMachine returns the state of a cluster that is not made yet.
 func newMachine(cfg ledger.Config) *Machine {
-	return &Machine{
+	m := &Machine{
 		cfg:          cfg,
 		Ledger:       ledger.New(cfg),
 		Registry:     registry.New(),
@@ -60,6 +61,8 @@ func newMachine(cfg ledger.Config) *Machine {
 
 		touchedPieces: map[uint32]bool{},
 	}
+	m.obey(0)
+	return m
 }
 
 // ClusterID names the cluster; empty until it is made.
@@ -138,6 +141,8 @@ func (m *Machine) applyOp(index uint64, op *raftlogv1.Op) (r Result) {
 		m.setNode(index, o.SetNode)
 	case *raftlogv1.Op_RemoveNode:
 		m.removeNode(index, o.RemoveNode.GetId())
+	case *raftlogv1.Op_Upgrade:
+		_ = m.raise(m.base+index, o.Upgrade.GetLevel()) // the leader sees that the level is what it was
 	case *raftlogv1.Op_AlertTold:
 		m.Ledger.Told(o.AlertTold.GetResource(), o.AlertTold.GetPeriod(), o.AlertTold.GetPermille())
 	default:
@@ -154,7 +159,7 @@ func (m *Machine) change(index uint64, c *raftlogv1.Change) registry.Result {
 	if refusal != nil {
 		return registry.Result{Version: m.Registry.Version(), Refusal: refusal}
 	}
-	specs, fair := next.Specs(), next.Fairness()
+	specs, fair := m.wanted(next)
 	if err := m.Ledger.CheckDefine(index, specs, fair); err != nil {
 		return registry.Result{Version: m.Registry.Version(), Refusal: &registry.Refusal{
 			Reason: registry.ReasonTooMany, Problems: []registry.Problem{{What: err.Error()}},
@@ -172,6 +177,15 @@ func (m *Machine) change(index uint64, c *raftlogv1.Change) registry.Result {
 		panic(fmt.Sprintf("BUG: replica: resources refused after they were checked: %v", err))
 	}
 	return result
+}
+
+// wanted is what a configuration asks of the ledger, as far as the level knows it.
+func (m *Machine) wanted(r *registry.Registry) ([]ledger.Spec, ledger.Fairness) {
+	if m.level == 0 {
+		many := func(s ledger.Spec) bool { return s.Each != ledger.Whole }
+		return slices.DeleteFunc(r.Specs(), many), ledger.Fairness{}
+	}
+	return r.Specs(), r.Fairness()
 }
 
 func (m *Machine) seal(s *raftlogv1.Seal) uint64 {

@@ -447,7 +447,7 @@ func FuzzDecodeEntry(f *testing.F) {
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		e, err := decodeEntry(data)
+		e, err := decodeEntry(data, levelKnown)
 		if err != nil {
 			return
 		}

@@ -152,9 +152,12 @@ func (n *Node) addMember(ctx context.Context, p Peer) error {
 		return err
 	}
 	if p.ID != n.cfg.ID && n.streams != nil {
-		_, err := n.probe(ctx, p.ID, p.RaftAddress)
+		answer, err := n.probe(ctx, p.ID, p.RaftAddress)
 		if errors.Is(err, ErrOtherCluster) || errors.Is(err, errOtherNode) || errors.Is(err, errNotPeer) {
 			return fmt.Errorf("%s at %s: %w: %w", p.ID, p.RaftAddress, ErrAddressTaken, err)
+		}
+		if errors.Is(err, errUngreeted) || err == nil && answer.Level < n.fsm.level.Load() {
+			return ErrOlderBuild{What: "to add a node", Node: p.ID}
 		}
 		// One that does not answer yet may be started later: it does not count before it has caught up.
 	}
@@ -236,6 +239,11 @@ func (n *Node) removeMember(ctx context.Context, id string, force bool) error {
 			return err
 		}
 	}
+	if n.fsm.level.Load() == 0 {
+		if err := n.behind(ctx, "to remove a node", id); err != nil {
+			return err
+		}
+	}
 	if id == n.cfg.ID {
 		return n.yield(ctx)
 	}
@@ -244,7 +252,11 @@ func (n *Node) removeMember(ctx context.Context, id string, force bool) error {
 			return err
 		}
 	}
-	_, err := n.Propose(ctx, removeNodeOp(id))
+	ops := []*raftlogv1.Op{removeNodeOp(id)}
+	if p, ok := n.peer(id); ok && !known {
+		ops = append([]*raftlogv1.Op{setNodeOp(p)}, ops...) // what was never there leaves no mark
+	}
+	_, err := n.Propose(ctx, ops...)
 	return err
 }
 
@@ -303,6 +315,9 @@ func (n *Node) promote(ctx context.Context) {
 // made by a version that did not write it down.
 func (n *Node) recordNodes(ctx context.Context, l *leadership) {
 	var ops []*raftlogv1.Op
+	if n.fsm.level.Load() == 0 {
+		return
+	}
 	for _, s := range n.servers() {
 		var known bool
 		n.fsm.view(func(m *Machine) { _, known = m.Node(string(s.ID)) })

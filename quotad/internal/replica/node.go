@@ -132,6 +132,7 @@ func open(cfg Config, log *zap.Logger) (_ *Node, err error) {
 	}
 	n.stop = sync.OnceFunc(func() { close(n.stopped) })
 	n.fsm = newFSM(cfg, st, n.hub, log)
+	n.fsm.knows = n.knows()
 	n.fsm.restored = func() { n.watch.blank.Store(false) }
 	if err := n.start(); err != nil {
 		if n.gate != nil {
@@ -168,6 +169,7 @@ func (n *Node) start() error {
 	if transport == nil {
 		n.streams = &streams{
 			dial: n.cfg.Dial, tls: n.cfg.TLS, book: n.book, self: n.greeting, refused: n.refusedBy,
+			first:   func() bool { return n.fsm.level.Load() == 0 },
 			removed: func(id string) (is bool) { n.fsm.view(func(m *Machine) { is = m.Removed(id) }); return is },
 		}
 		if transport, err = newTransport(n.cfg, n.streams, n.log); err != nil {
@@ -201,7 +203,9 @@ func (n *Node) logged(id string) (p Peer, ok bool) {
 }
 
 // greeting is what this node says of itself to peers.
-func (n *Node) greeting() greeting { return greeting{ID: n.cfg.ID, Group: n.store.ClusterID()} }
+func (n *Node) greeting() greeting {
+	return greeting{ID: n.cfg.ID, Group: n.store.ClusterID(), Level: n.knows()}
+}
 
 // refusedBy hears that a peer wants nothing to do with this node.
 func (n *Node) refusedBy(peer string, err error) {

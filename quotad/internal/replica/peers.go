@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"syscall"
 
 	"github.com/hashicorp/raft"
 )
@@ -89,8 +90,11 @@ var (
 	errStranger = errors.New("replica: the node is not one of the cluster")
 	// ErrRemoved: this node was removed from the cluster.
 	ErrRemoved = errors.New("replica: this node was removed from the cluster: `quotad member add` takes it back")
-	// errGreeting: what answers is not quotad, or an older one.
+	// errGreeting: what answers is not quotad.
 	errGreeting = errors.New("replica: what answers does not speak as a node of quotad")
+	// errUngreeted: the other side does not greet, as builds of the first version do not: they end what does not begin
+	// as raft does.
+	errUngreeted = errors.New("replica: the node does not greet, it runs an older build")
 )
 
 // greeting is what two nodes say to each other before raft speaks: first the one that connects, then the other.
@@ -98,12 +102,17 @@ type greeting struct {
 	ID      string `json:"id"`
 	To      string `json:"to,omitempty"`      // whom it wants to speak to
 	Group   string `json:"group,omitempty"`   // its cluster; empty while it has none
+	Level   uint32 `json:"level,omitempty"`   // the highest that it knows, see upgrade.go
 	Refusal string `json:"refusal,omitempty"` // in the answer
 }
+
+// greetingMagic begins a greeting. Raft's own messages begin with a small number.
+const greetingMagic = "quotad/1"
 
 // refusals by their name in a greeting.
 var refusals = map[string]error{
 	"node": errOtherNode, "cluster": ErrOtherCluster, "stranger": errStranger, "removed": ErrRemoved,
+	"certificate": errNotPeer,
 }
 
 // verdict judges who connects. own is what this node says of itself.
@@ -128,16 +137,21 @@ func writeGreeting(w io.Writer, g greeting) error {
 	if err != nil {
 		return err
 	}
-	_, err = w.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(b))), b...))
+	_, err = w.Write(append(binary.BigEndian.AppendUint16([]byte(greetingMagic), uint16(len(b))), b...))
 	return err
 }
 
 func readGreeting(r io.Reader) (g greeting, err error) {
-	var size [2]byte
-	if _, err := io.ReadFull(r, size[:]); err != nil {
+	var head [len(greetingMagic) + 2]byte
+	switch n, err := io.ReadFull(r, head[:]); {
+	case n == 0 && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)):
+		return g, errUngreeted
+	case err != nil:
 		return g, fmt.Errorf("%w: %w", errGreeting, err)
+	case string(head[:len(greetingMagic)]) != greetingMagic:
+		return g, errGreeting
 	}
-	n := binary.BigEndian.Uint16(size[:])
+	n := binary.BigEndian.Uint16(head[len(greetingMagic):])
 	if n > greetingBytesMax {
 		return g, fmt.Errorf("%w: %d bytes", errGreeting, n)
 	}

@@ -190,6 +190,7 @@ func (m *Machine) meta() *raftlogv1.MetaState {
 		ClusterId: m.clusterID, NowMs: m.Ledger.Now(), Epoch: restored.Epoch, ConfigVersion: m.Registry.Version(),
 		Periods: periodsTo(m.Ledger.Periods()), Weights: weightsTo(fair.Weights), Reserves: reservesTo(fair.Reserves),
 		GroupId: m.group, IndexBase: m.base, HoldUntilMs: restored.HoldUntilMS, LearnUntilMs: restored.LearnUntilMS,
+		Level: m.level,
 	}
 }
 
@@ -247,7 +248,12 @@ func newLoader() *loader {
 
 // machine puts the records together.
 func (l *loader) machine(cfg ledger.Config) (*Machine, error) {
+	if l.meta.GetLevel() > levelKnown {
+		return nil, fmt.Errorf("replica: the state is of level %d, this version knows %d: %w", l.meta.GetLevel(), levelKnown,
+			store.ErrNewerFormat)
+	}
 	m := newMachine(cfg)
+	m.obey(l.meta.GetLevel())
 	m.clusterID, m.group, m.base = l.meta.GetClusterId(), l.meta.GetGroupId(), l.meta.GetIndexBase()
 	m.sealed, m.nodes = l.sealed, l.nodes
 	slices.SortFunc(l.pieces, func(a, b *raftlogv1.RestoreChunkState) int { return cmp.Compare(a.GetNumber(), b.GetNumber()) })

@@ -153,6 +153,7 @@ func listenTLS(t *testing.T, net *memnet.Net, ca *authority, uri, id string) (*s
 		Listener: l, dial: host.Dial, tls: func() *tls.Config { return cfg },
 		book:    newBook([]Peer{{ID: id, RaftAddress: l.Addr().String()}, {ID: "b", RaftAddress: "127.0.0.1:1"}}, nobody),
 		self:    func() greeting { return greeting{ID: id, Group: "g"} },
+		first:   func() bool { return false },
 		removed: func(id string) bool { return id == "r" },
 		refused: func(string, error) {},
 	}, l.Addr().String()

@@ -1,10 +1,12 @@
 package replica
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync"
 	"time"
@@ -49,6 +51,8 @@ type streams struct {
 	book      *book
 	self      func() greeting      // what this node says of itself
 	removed   func(id string) bool // whom it takes for removed
+	// first says that the state is at the first level, so that there may be nodes that know no greeting.
+	first func() bool
 	// refused is told when a peer refuses this node.
 	refused func(peer string, err error)
 }
@@ -71,6 +75,10 @@ func (s *streams) Dial(node raft.ServerAddress, timeout time.Duration) (net.Conn
 	var errs []error
 	for _, address := range s.book.addresses(id) {
 		c, _, err := s.meet(ctx, id, address)
+		if errors.Is(err, errUngreeted) && s.first() {
+			// Each connection begins with the greeting, so that a node that was upgraded is told at once.
+			c, err = s.connect(ctx, id, address)
+		}
 		if err == nil {
 			s.book.answered(id, address)
 			return c, nil
@@ -86,11 +94,11 @@ func (s *streams) Dial(node raft.ServerAddress, timeout time.Duration) (net.Conn
 // meet connects to a node at an address and makes sure that it is the one, of the same cluster. A refusal comes with
 // the answer.
 func (s *streams) meet(ctx context.Context, id, address string) (net.Conn, greeting, error) {
-	c, err := s.dial(ctx, "tcp", address)
+	c, err := s.connect(ctx, id, address)
 	if err != nil {
 		return nil, greeting{}, err
 	}
-	answer, err := s.introduce(ctx, &c, id, address)
+	answer, err := s.introduce(ctx, c, id)
 	if err != nil {
 		_ = c.Close()
 		return nil, answer, err
@@ -98,32 +106,39 @@ func (s *streams) meet(ctx context.Context, id, address string) (net.Conn, greet
 	return c, answer, nil
 }
 
-// introduce makes the handshake and the greeting. c becomes the connection over TLS.
-func (s *streams) introduce(ctx context.Context, c *net.Conn, id, address string) (answer greeting, err error) {
-	if s.tls != nil {
-		cfg := s.config()
-		cfg.VerifyConnection = and(cfg.VerifyConnection, func(cs tls.ConnectionState) error { return checkPeer(cs, id) })
-		if cfg.ServerName == "" {
-			cfg.ServerName, _, _ = net.SplitHostPort(address)
-		}
-		over := tls.Client(*c, cfg)
-		if err := over.HandshakeContext(ctx); err != nil {
-			return answer, err
-		}
-		*c = over
+// connect dials, and over TLS makes sure by the certificate that it is the node.
+func (s *streams) connect(ctx context.Context, id, address string) (net.Conn, error) {
+	c, err := s.dial(ctx, "tcp", address)
+	if err != nil || s.tls == nil {
+		return c, err
 	}
+	cfg := s.config()
+	cfg.VerifyConnection = and(cfg.VerifyConnection, func(cs tls.ConnectionState) error { return checkPeer(cs, id) })
+	if cfg.ServerName == "" {
+		cfg.ServerName, _, _ = net.SplitHostPort(address)
+	}
+	over := tls.Client(c, cfg)
+	if err := over.HandshakeContext(ctx); err != nil {
+		_ = c.Close()
+		return nil, err
+	}
+	return over, nil
+}
+
+// introduce makes the greeting.
+func (s *streams) introduce(ctx context.Context, c net.Conn, id string) (answer greeting, err error) {
 	if until, ok := ctx.Deadline(); ok {
-		if err := (*c).SetDeadline(until); err != nil {
+		if err := c.SetDeadline(until); err != nil {
 			return answer, err
 		}
-		defer func() { err = errors.Join(err, (*c).SetDeadline(time.Time{})) }()
+		defer func() { err = errors.Join(err, c.SetDeadline(time.Time{})) }()
 	}
 	own := s.self()
 	own.To = id
-	if err := writeGreeting(*c, own); err != nil {
+	if err := writeGreeting(c, own); err != nil {
 		return answer, err
 	}
-	if answer, err = readGreeting(*c); err != nil {
+	if answer, err = readGreeting(c); err != nil {
 		return answer, err
 	}
 	switch {
@@ -180,12 +195,18 @@ type acceptedConn struct {
 	streams *streams
 	once    sync.Once
 	err     error
+	begun   []byte // was read of what is raft's
 }
 
 func (c *acceptedConn) Read(b []byte) (int, error) {
 	c.once.Do(func() { c.err = c.admit() })
 	if c.err != nil {
 		return 0, c.err
+	}
+	if len(c.begun) > 0 {
+		n := copy(b, c.begun)
+		c.begun = c.begun[n:]
+		return n, nil
 	}
 	return c.Conn.Read(b)
 }
@@ -204,17 +225,28 @@ func (c *acceptedConn) admit() error {
 	if err := c.SetDeadline(time.Now().Add(dialTimeout)); err != nil {
 		return err
 	}
-	from, err := readGreeting(c.Conn)
+	first := make([]byte, 1)
+	if _, err := io.ReadFull(c.Conn, first); err != nil {
+		return err
+	}
+	if first[0] != greetingMagic[0] {
+		if err := c.streams.admitUngreeted(over); err != nil {
+			return err
+		}
+		c.begun = first
+		return c.SetDeadline(time.Time{})
+	}
+	from, err := readGreeting(io.MultiReader(bytes.NewReader(first), c.Conn))
 	if err != nil {
 		return err
 	}
-	if over != nil {
-		if err := checkPeer(over.ConnectionState(), from.ID); err != nil {
-			return err
-		}
-	}
 	own := c.streams.self()
-	own.Refusal = c.streams.book.verdict(own, from, c.streams.removed)
+	// Whoever greets is answered, also when it is refused: one that closes without an answer is taken for an older build.
+	if over != nil && checkPeer(over.ConnectionState(), from.ID) != nil {
+		own.Refusal = "certificate"
+	} else {
+		own.Refusal = c.streams.book.verdict(own, from, c.streams.removed)
+	}
 	if err := writeGreeting(c.Conn, own); err != nil {
 		return err
 	}
@@ -222,4 +254,21 @@ func (c *acceptedConn) admit() error {
 		return fmt.Errorf("node %.64q is refused: %w", from.ID, refusals[own.Refusal])
 	}
 	return c.SetDeadline(time.Time{})
+}
+
+// admitUngreeted lets raft speak to who does not greet: a node of the first version, as long as there may be such. Over
+// TLS it must be one of the cluster's as it is configured; which one is not said.
+func (s *streams) admitUngreeted(over *tls.Conn) error {
+	if !s.first() {
+		return errUngreeted
+	}
+	if over == nil {
+		return nil
+	}
+	for id := range s.book.configured {
+		if checkPeer(over.ConnectionState(), id) == nil && !s.removed(id) {
+			return nil
+		}
+	}
+	return errNotPeer
 }

@@ -111,6 +111,7 @@ type Op struct {
 	//	*Op_RemoveNode
 	//	*Op_RestoreChunk
 	//	*Op_RestoreCommit
+	//	*Op_Upgrade
 	Op            isOp_Op `protobuf_oneof:"op"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -288,6 +289,15 @@ func (x *Op) GetRestoreCommit() *RestoreCommit {
 	return nil
 }
 
+func (x *Op) GetUpgrade() *Upgrade {
+	if x != nil {
+		if x, ok := x.Op.(*Op_Upgrade); ok {
+			return x.Upgrade
+		}
+	}
+	return nil
+}
+
 type isOp_Op interface {
 	isOp_Op()
 }
@@ -367,6 +377,11 @@ type Op_RestoreCommit struct {
 	RestoreCommit *RestoreCommit `protobuf:"bytes,23,opt,name=restore_commit,json=restoreCommit,proto3,oneof"`
 }
 
+type Op_Upgrade struct {
+	// Every node knows more than before.
+	Upgrade *Upgrade `protobuf:"bytes,24,opt,name=upgrade,proto3,oneof"`
+}
+
 func (*Op_Renew) isOp_Op() {}
 
 func (*Op_FileFinal) isOp_Op() {}
@@ -396,6 +411,8 @@ func (*Op_RemoveNode) isOp_Op() {}
 func (*Op_RestoreChunk) isOp_Op() {}
 
 func (*Op_RestoreCommit) isOp_Op() {}
+
+func (*Op_Upgrade) isOp_Op() {}
 
 // Bootstrap makes the cluster; the first one counts, later ones change nothing.
 type Bootstrap struct {
@@ -480,6 +497,54 @@ func (*Tick) Descriptor() ([]byte, []int) {
 	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{3}
 }
 
+// Upgrade raises the level of the state: from here on it is changed by the rules of that level, which every voter has said
+// it knows. It goes on from what it is, never back. A node that does not know the level halts.
+type Upgrade struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 0: as the first version does. 1: nodes that come and go, restores, run budgets, limits of end users and deployments,
+	// currencies; what a sidecar alone may use ends later, and is charged.
+	Level         uint32 `protobuf:"varint,1,opt,name=level,proto3" json:"level,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Upgrade) Reset() {
+	*x = Upgrade{}
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Upgrade) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Upgrade) ProtoMessage() {}
+
+func (x *Upgrade) ProtoReflect() protoreflect.Message {
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Upgrade.ProtoReflect.Descriptor instead.
+func (*Upgrade) Descriptor() ([]byte, []int) {
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Upgrade) GetLevel() uint32 {
+	if x != nil {
+		return x.Level
+	}
+	return 0
+}
+
 // SetNode says where a node of the cluster is. Who votes is raft's own business; this is for those who look for the
 // node. It replaces what was known of the same id.
 type SetNode struct {
@@ -498,7 +563,7 @@ type SetNode struct {
 
 func (x *SetNode) Reset() {
 	*x = SetNode{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[4]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -510,7 +575,7 @@ func (x *SetNode) String() string {
 func (*SetNode) ProtoMessage() {}
 
 func (x *SetNode) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[4]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -523,7 +588,7 @@ func (x *SetNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNode.ProtoReflect.Descriptor instead.
 func (*SetNode) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{4}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *SetNode) GetId() string {
@@ -565,7 +630,7 @@ type RemoveNode struct {
 
 func (x *RemoveNode) Reset() {
 	*x = RemoveNode{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[5]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -577,7 +642,7 @@ func (x *RemoveNode) String() string {
 func (*RemoveNode) ProtoMessage() {}
 
 func (x *RemoveNode) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[5]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -590,7 +655,7 @@ func (x *RemoveNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNode.ProtoReflect.Descriptor instead.
 func (*RemoveNode) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{5}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *RemoveNode) GetId() string {
@@ -616,7 +681,7 @@ type RestoreChunk struct {
 
 func (x *RestoreChunk) Reset() {
 	*x = RestoreChunk{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[6]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -628,7 +693,7 @@ func (x *RestoreChunk) String() string {
 func (*RestoreChunk) ProtoMessage() {}
 
 func (x *RestoreChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[6]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -641,7 +706,7 @@ func (x *RestoreChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreChunk.ProtoReflect.Descriptor instead.
 func (*RestoreChunk) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{6}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *RestoreChunk) GetId() string {
@@ -690,7 +755,7 @@ type RestoreCommit struct {
 
 func (x *RestoreCommit) Reset() {
 	*x = RestoreCommit{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[7]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -702,7 +767,7 @@ func (x *RestoreCommit) String() string {
 func (*RestoreCommit) ProtoMessage() {}
 
 func (x *RestoreCommit) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[7]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -715,7 +780,7 @@ func (x *RestoreCommit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreCommit.ProtoReflect.Descriptor instead.
 func (*RestoreCommit) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{7}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *RestoreCommit) GetId() string {
@@ -785,7 +850,7 @@ type Fence struct {
 
 func (x *Fence) Reset() {
 	*x = Fence{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[8]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -797,7 +862,7 @@ func (x *Fence) String() string {
 func (*Fence) ProtoMessage() {}
 
 func (x *Fence) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[8]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -810,7 +875,7 @@ func (x *Fence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fence.ProtoReflect.Descriptor instead.
 func (*Fence) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{8}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Fence) GetIncarnation() uint64 {
@@ -836,7 +901,7 @@ type AlertTold struct {
 
 func (x *AlertTold) Reset() {
 	*x = AlertTold{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[9]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -848,7 +913,7 @@ func (x *AlertTold) String() string {
 func (*AlertTold) ProtoMessage() {}
 
 func (x *AlertTold) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[9]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -861,7 +926,7 @@ func (x *AlertTold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AlertTold.ProtoReflect.Descriptor instead.
 func (*AlertTold) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{9}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *AlertTold) GetResource() uint64 {
@@ -912,7 +977,7 @@ type Counter struct {
 
 func (x *Counter) Reset() {
 	*x = Counter{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[10]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -924,7 +989,7 @@ func (x *Counter) String() string {
 func (*Counter) ProtoMessage() {}
 
 func (x *Counter) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[10]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -937,7 +1002,7 @@ func (x *Counter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Counter.ProtoReflect.Descriptor instead.
 func (*Counter) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{10}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Counter) GetResource() uint64 {
@@ -1020,7 +1085,7 @@ type Need struct {
 
 func (x *Need) Reset() {
 	*x = Need{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[11]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1032,7 +1097,7 @@ func (x *Need) String() string {
 func (*Need) ProtoMessage() {}
 
 func (x *Need) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[11]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1045,7 +1110,7 @@ func (x *Need) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Need.ProtoReflect.Descriptor instead.
 func (*Need) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{11}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Need) GetResource() uint64 {
@@ -1089,7 +1154,7 @@ type Ask struct {
 
 func (x *Ask) Reset() {
 	*x = Ask{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[12]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1101,7 +1166,7 @@ func (x *Ask) String() string {
 func (*Ask) ProtoMessage() {}
 
 func (x *Ask) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[12]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1114,7 +1179,7 @@ func (x *Ask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ask.ProtoReflect.Descriptor instead.
 func (*Ask) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{12}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Ask) GetId() uint64 {
@@ -1156,7 +1221,7 @@ type Renew struct {
 
 func (x *Renew) Reset() {
 	*x = Renew{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[13]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1168,7 +1233,7 @@ func (x *Renew) String() string {
 func (*Renew) ProtoMessage() {}
 
 func (x *Renew) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[13]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1181,7 +1246,7 @@ func (x *Renew) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Renew.ProtoReflect.Descriptor instead.
 func (*Renew) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{13}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Renew) GetIdentity() string {
@@ -1261,7 +1326,7 @@ type FileFinal struct {
 
 func (x *FileFinal) Reset() {
 	*x = FileFinal{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[14]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1273,7 +1338,7 @@ func (x *FileFinal) String() string {
 func (*FileFinal) ProtoMessage() {}
 
 func (x *FileFinal) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[14]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1286,7 +1351,7 @@ func (x *FileFinal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileFinal.ProtoReflect.Descriptor instead.
 func (*FileFinal) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{14}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *FileFinal) GetIdentity() string {
@@ -1346,7 +1411,7 @@ type Period struct {
 
 func (x *Period) Reset() {
 	*x = Period{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[15]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1358,7 +1423,7 @@ func (x *Period) String() string {
 func (*Period) ProtoMessage() {}
 
 func (x *Period) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[15]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1371,7 +1436,7 @@ func (x *Period) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Period.ProtoReflect.Descriptor instead.
 func (*Period) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{15}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Period) GetTimezone() string {
@@ -1406,7 +1471,7 @@ type OpenPeriods struct {
 
 func (x *OpenPeriods) Reset() {
 	*x = OpenPeriods{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[16]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1418,7 +1483,7 @@ func (x *OpenPeriods) String() string {
 func (*OpenPeriods) ProtoMessage() {}
 
 func (x *OpenPeriods) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[16]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1431,7 +1496,7 @@ func (x *OpenPeriods) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenPeriods.ProtoReflect.Descriptor instead.
 func (*OpenPeriods) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{16}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *OpenPeriods) GetPeriods() []*Period {
@@ -1462,7 +1527,7 @@ type Credit struct {
 
 func (x *Credit) Reset() {
 	*x = Credit{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[17]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1474,7 +1539,7 @@ func (x *Credit) String() string {
 func (*Credit) ProtoMessage() {}
 
 func (x *Credit) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[17]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1487,7 +1552,7 @@ func (x *Credit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Credit.ProtoReflect.Descriptor instead.
 func (*Credit) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{17}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Credit) GetResource() uint64 {
@@ -1547,7 +1612,7 @@ type Object struct {
 
 func (x *Object) Reset() {
 	*x = Object{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[18]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1559,7 +1624,7 @@ func (x *Object) String() string {
 func (*Object) ProtoMessage() {}
 
 func (x *Object) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[18]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1572,7 +1637,7 @@ func (x *Object) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Object.ProtoReflect.Descriptor instead.
 func (*Object) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{18}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Object) GetKind() string {
@@ -1620,7 +1685,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[19]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1632,7 +1697,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[19]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1645,7 +1710,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{19}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Change) GetBaseVersion() uint64 {
@@ -1716,7 +1781,7 @@ type Seal struct {
 
 func (x *Seal) Reset() {
 	*x = Seal{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[20]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1728,7 +1793,7 @@ func (x *Seal) String() string {
 func (*Seal) ProtoMessage() {}
 
 func (x *Seal) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[20]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1741,7 +1806,7 @@ func (x *Seal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Seal.ProtoReflect.Descriptor instead.
 func (*Seal) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{20}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Seal) GetName() string {
@@ -1796,7 +1861,7 @@ type UsageBatch struct {
 
 func (x *UsageBatch) Reset() {
 	*x = UsageBatch{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[21]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1808,7 +1873,7 @@ func (x *UsageBatch) String() string {
 func (*UsageBatch) ProtoMessage() {}
 
 func (x *UsageBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[21]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1821,7 +1886,7 @@ func (x *UsageBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageBatch.ProtoReflect.Descriptor instead.
 func (*UsageBatch) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{21}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *UsageBatch) GetSource() string {
@@ -1897,7 +1962,7 @@ type UsageRow struct {
 
 func (x *UsageRow) Reset() {
 	*x = UsageRow{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[22]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1909,7 +1974,7 @@ func (x *UsageRow) String() string {
 func (*UsageRow) ProtoMessage() {}
 
 func (x *UsageRow) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[22]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1922,7 +1987,7 @@ func (x *UsageRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageRow.ProtoReflect.Descriptor instead.
 func (*UsageRow) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{22}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *UsageRow) GetHourMs() int64 {
@@ -2075,14 +2140,16 @@ type MetaState struct {
 	// Ledger time until which nothing is granted, after a restore.
 	HoldUntilMs int64 `protobuf:"varint,22,opt,name=hold_until_ms,json=holdUntilMs,proto3" json:"hold_until_ms,omitempty"`
 	// Ledger time until which budgets learn from usage what was spent before a restore.
-	LearnUntilMs  int64 `protobuf:"varint,23,opt,name=learn_until_ms,json=learnUntilMs,proto3" json:"learn_until_ms,omitempty"`
+	LearnUntilMs int64 `protobuf:"varint,23,opt,name=learn_until_ms,json=learnUntilMs,proto3" json:"learn_until_ms,omitempty"`
+	// See Upgrade.
+	Level         uint32 `protobuf:"varint,24,opt,name=level,proto3" json:"level,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MetaState) Reset() {
 	*x = MetaState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[23]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2094,7 +2161,7 @@ func (x *MetaState) String() string {
 func (*MetaState) ProtoMessage() {}
 
 func (x *MetaState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[23]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2107,7 +2174,7 @@ func (x *MetaState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MetaState.ProtoReflect.Descriptor instead.
 func (*MetaState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{23}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *MetaState) GetClusterId() string {
@@ -2187,6 +2254,13 @@ func (x *MetaState) GetLearnUntilMs() int64 {
 	return 0
 }
 
+func (x *MetaState) GetLevel() uint32 {
+	if x != nil {
+		return x.Level
+	}
+	return 0
+}
+
 // TeamWeight is a team's weight among those of its class.
 type TeamWeight struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2200,7 +2274,7 @@ type TeamWeight struct {
 
 func (x *TeamWeight) Reset() {
 	*x = TeamWeight{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[24]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2212,7 +2286,7 @@ func (x *TeamWeight) String() string {
 func (*TeamWeight) ProtoMessage() {}
 
 func (x *TeamWeight) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[24]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2225,7 +2299,7 @@ func (x *TeamWeight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TeamWeight.ProtoReflect.Descriptor instead.
 func (*TeamWeight) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{24}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *TeamWeight) GetTeam() string {
@@ -2255,7 +2329,7 @@ type ClassReserve struct {
 
 func (x *ClassReserve) Reset() {
 	*x = ClassReserve{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[25]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2267,7 +2341,7 @@ func (x *ClassReserve) String() string {
 func (*ClassReserve) ProtoMessage() {}
 
 func (x *ClassReserve) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[25]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2280,7 +2354,7 @@ func (x *ClassReserve) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClassReserve.ProtoReflect.Descriptor instead.
 func (*ClassReserve) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{25}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ClassReserve) GetClass() string {
@@ -2348,7 +2422,7 @@ type ResourceState struct {
 
 func (x *ResourceState) Reset() {
 	*x = ResourceState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[26]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2360,7 +2434,7 @@ func (x *ResourceState) String() string {
 func (*ResourceState) ProtoMessage() {}
 
 func (x *ResourceState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[26]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2373,7 +2447,7 @@ func (x *ResourceState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourceState.ProtoReflect.Descriptor instead.
 func (*ResourceState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{26}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ResourceState) GetId() uint64 {
@@ -2536,7 +2610,7 @@ type CurrencyRate struct {
 
 func (x *CurrencyRate) Reset() {
 	*x = CurrencyRate{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[27]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2548,7 +2622,7 @@ func (x *CurrencyRate) String() string {
 func (*CurrencyRate) ProtoMessage() {}
 
 func (x *CurrencyRate) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[27]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2561,7 +2635,7 @@ func (x *CurrencyRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CurrencyRate.ProtoReflect.Descriptor instead.
 func (*CurrencyRate) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{27}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *CurrencyRate) GetPeriod() uint32 {
@@ -2617,7 +2691,7 @@ type BudgetPeriodState struct {
 
 func (x *BudgetPeriodState) Reset() {
 	*x = BudgetPeriodState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[28]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2629,7 +2703,7 @@ func (x *BudgetPeriodState) String() string {
 func (*BudgetPeriodState) ProtoMessage() {}
 
 func (x *BudgetPeriodState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[28]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2642,7 +2716,7 @@ func (x *BudgetPeriodState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetPeriodState.ProtoReflect.Descriptor instead.
 func (*BudgetPeriodState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{28}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *BudgetPeriodState) GetPeriod() uint32 {
@@ -2781,7 +2855,7 @@ type CounterState struct {
 
 func (x *CounterState) Reset() {
 	*x = CounterState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[29]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2793,7 +2867,7 @@ func (x *CounterState) String() string {
 func (*CounterState) ProtoMessage() {}
 
 func (x *CounterState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[29]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2806,7 +2880,7 @@ func (x *CounterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CounterState.ProtoReflect.Descriptor instead.
 func (*CounterState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{29}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *CounterState) GetIncarnation() uint64 {
@@ -2899,7 +2973,7 @@ type ShareState struct {
 
 func (x *ShareState) Reset() {
 	*x = ShareState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[30]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2911,7 +2985,7 @@ func (x *ShareState) String() string {
 func (*ShareState) ProtoMessage() {}
 
 func (x *ShareState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[30]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2924,7 +2998,7 @@ func (x *ShareState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShareState.ProtoReflect.Descriptor instead.
 func (*ShareState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{30}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ShareState) GetVersion() uint64 {
@@ -2976,7 +3050,7 @@ type MemberState struct {
 
 func (x *MemberState) Reset() {
 	*x = MemberState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[31]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2988,7 +3062,7 @@ func (x *MemberState) String() string {
 func (*MemberState) ProtoMessage() {}
 
 func (x *MemberState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[31]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3001,7 +3075,7 @@ func (x *MemberState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberState.ProtoReflect.Descriptor instead.
 func (*MemberState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{31}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *MemberState) GetIncarnation() uint64 {
@@ -3116,7 +3190,7 @@ type AskResultState struct {
 
 func (x *AskResultState) Reset() {
 	*x = AskResultState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[32]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3128,7 +3202,7 @@ func (x *AskResultState) String() string {
 func (*AskResultState) ProtoMessage() {}
 
 func (x *AskResultState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[32]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3141,7 +3215,7 @@ func (x *AskResultState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskResultState.ProtoReflect.Descriptor instead.
 func (*AskResultState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{32}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *AskResultState) GetId() uint64 {
@@ -3203,7 +3277,7 @@ type ObjectState struct {
 
 func (x *ObjectState) Reset() {
 	*x = ObjectState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[33]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3215,7 +3289,7 @@ func (x *ObjectState) String() string {
 func (*ObjectState) ProtoMessage() {}
 
 func (x *ObjectState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[33]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3228,7 +3302,7 @@ func (x *ObjectState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ObjectState.ProtoReflect.Descriptor instead.
 func (*ObjectState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{33}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ObjectState) GetKind() string {
@@ -3280,7 +3354,7 @@ type HistoryState struct {
 
 func (x *HistoryState) Reset() {
 	*x = HistoryState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[34]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3292,7 +3366,7 @@ func (x *HistoryState) String() string {
 func (*HistoryState) ProtoMessage() {}
 
 func (x *HistoryState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[34]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3305,7 +3379,7 @@ func (x *HistoryState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryState.ProtoReflect.Descriptor instead.
 func (*HistoryState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{34}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *HistoryState) GetVersion() uint64 {
@@ -3371,7 +3445,7 @@ type SealedState struct {
 
 func (x *SealedState) Reset() {
 	*x = SealedState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[35]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3383,7 +3457,7 @@ func (x *SealedState) String() string {
 func (*SealedState) ProtoMessage() {}
 
 func (x *SealedState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[35]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3396,7 +3470,7 @@ func (x *SealedState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SealedState.ProtoReflect.Descriptor instead.
 func (*SealedState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{35}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *SealedState) GetName() string {
@@ -3456,7 +3530,7 @@ type UsageSourceState struct {
 
 func (x *UsageSourceState) Reset() {
 	*x = UsageSourceState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[36]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3468,7 +3542,7 @@ func (x *UsageSourceState) String() string {
 func (*UsageSourceState) ProtoMessage() {}
 
 func (x *UsageSourceState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[36]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3481,7 +3555,7 @@ func (x *UsageSourceState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageSourceState.ProtoReflect.Descriptor instead.
 func (*UsageSourceState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{36}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *UsageSourceState) GetSource() string {
@@ -3526,7 +3600,7 @@ type NodeState struct {
 
 func (x *NodeState) Reset() {
 	*x = NodeState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[37]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3538,7 +3612,7 @@ func (x *NodeState) String() string {
 func (*NodeState) ProtoMessage() {}
 
 func (x *NodeState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[37]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3551,7 +3625,7 @@ func (x *NodeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeState.ProtoReflect.Descriptor instead.
 func (*NodeState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{37}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *NodeState) GetId() string {
@@ -3611,7 +3685,7 @@ type RestoreChunkState struct {
 
 func (x *RestoreChunkState) Reset() {
 	*x = RestoreChunkState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[38]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3623,7 +3697,7 @@ func (x *RestoreChunkState) String() string {
 func (*RestoreChunkState) ProtoMessage() {}
 
 func (x *RestoreChunkState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[38]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3636,7 +3710,7 @@ func (x *RestoreChunkState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreChunkState.ProtoReflect.Descriptor instead.
 func (*RestoreChunkState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{38}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *RestoreChunkState) GetId() string {
@@ -3683,7 +3757,7 @@ type BackupHeader struct {
 
 func (x *BackupHeader) Reset() {
 	*x = BackupHeader{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[39]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3695,7 +3769,7 @@ func (x *BackupHeader) String() string {
 func (*BackupHeader) ProtoMessage() {}
 
 func (x *BackupHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[39]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3708,7 +3782,7 @@ func (x *BackupHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupHeader.ProtoReflect.Descriptor instead.
 func (*BackupHeader) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{39}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *BackupHeader) GetFormat() uint32 {
@@ -3773,7 +3847,7 @@ type BackupTrailer struct {
 
 func (x *BackupTrailer) Reset() {
 	*x = BackupTrailer{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[40]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3785,7 +3859,7 @@ func (x *BackupTrailer) String() string {
 func (*BackupTrailer) ProtoMessage() {}
 
 func (x *BackupTrailer) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[40]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3798,7 +3872,7 @@ func (x *BackupTrailer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupTrailer.ProtoReflect.Descriptor instead.
 func (*BackupTrailer) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{40}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *BackupTrailer) GetRecords() uint64 {
@@ -3828,7 +3902,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[41]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3840,7 +3914,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[41]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3853,7 +3927,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{41}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *SnapshotHeader) GetFormat() uint32 {
@@ -3883,7 +3957,7 @@ type SnapshotRecord struct {
 
 func (x *SnapshotRecord) Reset() {
 	*x = SnapshotRecord{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[42]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3895,7 +3969,7 @@ func (x *SnapshotRecord) String() string {
 func (*SnapshotRecord) ProtoMessage() {}
 
 func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[42]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3908,7 +3982,7 @@ func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRecord.ProtoReflect.Descriptor instead.
 func (*SnapshotRecord) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{42}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *SnapshotRecord) GetKey() []byte {
@@ -3934,7 +4008,7 @@ const file_raftlog_v1_raftlog_proto_rawDesc = "" +
 	"\x05Entry\x12\x19\n" +
 	"\bstamp_ms\x18\x01 \x01(\x03R\astampMs\x12 \n" +
 	"\x03ops\x18\x02 \x03(\v2\x0e.raftlog.v1.OpR\x03ops\x12\x16\n" +
-	"\x06format\x18\x03 \x01(\rR\x06format\"\x9e\x06\n" +
+	"\x06format\x18\x03 \x01(\rR\x06format\"\xcf\x06\n" +
 	"\x02Op\x12)\n" +
 	"\x05renew\x18\x01 \x01(\v2\x11.raftlog.v1.RenewH\x00R\x05renew\x126\n" +
 	"\n" +
@@ -3955,12 +4029,15 @@ const file_raftlog_v1_raftlog_proto_rawDesc = "" +
 	"\vremove_node\x18\x15 \x01(\v2\x16.raftlog.v1.RemoveNodeH\x00R\n" +
 	"removeNode\x12?\n" +
 	"\rrestore_chunk\x18\x16 \x01(\v2\x18.raftlog.v1.RestoreChunkH\x00R\frestoreChunk\x12B\n" +
-	"\x0erestore_commit\x18\x17 \x01(\v2\x19.raftlog.v1.RestoreCommitH\x00R\rrestoreCommitB\x04\n" +
+	"\x0erestore_commit\x18\x17 \x01(\v2\x19.raftlog.v1.RestoreCommitH\x00R\rrestoreCommit\x12/\n" +
+	"\aupgrade\x18\x18 \x01(\v2\x13.raftlog.v1.UpgradeH\x00R\aupgradeB\x04\n" +
 	"\x02op\"*\n" +
 	"\tBootstrap\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\"\x06\n" +
-	"\x04Tick\"\x88\x01\n" +
+	"\x04Tick\"\x1f\n" +
+	"\aUpgrade\x12\x14\n" +
+	"\x05level\x18\x01 \x01(\rR\x05level\"\x88\x01\n" +
 	"\aSetNode\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12!\n" +
 	"\fraft_address\x18\x02 \x01(\tR\vraftAddress\x12%\n" +
@@ -4083,7 +4160,7 @@ const file_raftlog_v1_raftlog_proto_rawDesc = "" +
 	"\x06output\x18\x0f \x01(\x03R\x06output\x12\x1c\n" +
 	"\treasoning\x18\x10 \x01(\x03R\treasoning\x12\x1b\n" +
 	"\tcost_nano\x18\x11 \x01(\x03R\bcostNano\x12\x1c\n" +
-	"\testimated\x18\x12 \x01(\x03R\testimated\"\x98\x03\n" +
+	"\testimated\x18\x12 \x01(\x03R\testimated\"\xae\x03\n" +
 	"\tMetaState\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12\x15\n" +
@@ -4097,7 +4174,8 @@ const file_raftlog_v1_raftlog_proto_rawDesc = "" +
 	"\n" +
 	"index_base\x18\x15 \x01(\x04R\tindexBase\x12\"\n" +
 	"\rhold_until_ms\x18\x16 \x01(\x03R\vholdUntilMs\x12$\n" +
-	"\x0elearn_until_ms\x18\x17 \x01(\x03R\flearnUntilMs\"8\n" +
+	"\x0elearn_until_ms\x18\x17 \x01(\x03R\flearnUntilMs\x12\x14\n" +
+	"\x05level\x18\x18 \x01(\rR\x05level\"8\n" +
 	"\n" +
 	"TeamWeight\x12\x12\n" +
 	"\x04team\x18\x01 \x01(\tR\x04team\x12\x16\n" +
@@ -4259,91 +4337,93 @@ func file_raftlog_v1_raftlog_proto_rawDescGZIP() []byte {
 	return file_raftlog_v1_raftlog_proto_rawDescData
 }
 
-var file_raftlog_v1_raftlog_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
+var file_raftlog_v1_raftlog_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
 var file_raftlog_v1_raftlog_proto_goTypes = []any{
 	(*Entry)(nil),             // 0: raftlog.v1.Entry
 	(*Op)(nil),                // 1: raftlog.v1.Op
 	(*Bootstrap)(nil),         // 2: raftlog.v1.Bootstrap
 	(*Tick)(nil),              // 3: raftlog.v1.Tick
-	(*SetNode)(nil),           // 4: raftlog.v1.SetNode
-	(*RemoveNode)(nil),        // 5: raftlog.v1.RemoveNode
-	(*RestoreChunk)(nil),      // 6: raftlog.v1.RestoreChunk
-	(*RestoreCommit)(nil),     // 7: raftlog.v1.RestoreCommit
-	(*Fence)(nil),             // 8: raftlog.v1.Fence
-	(*AlertTold)(nil),         // 9: raftlog.v1.AlertTold
-	(*Counter)(nil),           // 10: raftlog.v1.Counter
-	(*Need)(nil),              // 11: raftlog.v1.Need
-	(*Ask)(nil),               // 12: raftlog.v1.Ask
-	(*Renew)(nil),             // 13: raftlog.v1.Renew
-	(*FileFinal)(nil),         // 14: raftlog.v1.FileFinal
-	(*Period)(nil),            // 15: raftlog.v1.Period
-	(*OpenPeriods)(nil),       // 16: raftlog.v1.OpenPeriods
-	(*Credit)(nil),            // 17: raftlog.v1.Credit
-	(*Object)(nil),            // 18: raftlog.v1.Object
-	(*Change)(nil),            // 19: raftlog.v1.Change
-	(*Seal)(nil),              // 20: raftlog.v1.Seal
-	(*UsageBatch)(nil),        // 21: raftlog.v1.UsageBatch
-	(*UsageRow)(nil),          // 22: raftlog.v1.UsageRow
-	(*MetaState)(nil),         // 23: raftlog.v1.MetaState
-	(*TeamWeight)(nil),        // 24: raftlog.v1.TeamWeight
-	(*ClassReserve)(nil),      // 25: raftlog.v1.ClassReserve
-	(*ResourceState)(nil),     // 26: raftlog.v1.ResourceState
-	(*CurrencyRate)(nil),      // 27: raftlog.v1.CurrencyRate
-	(*BudgetPeriodState)(nil), // 28: raftlog.v1.BudgetPeriodState
-	(*CounterState)(nil),      // 29: raftlog.v1.CounterState
-	(*ShareState)(nil),        // 30: raftlog.v1.ShareState
-	(*MemberState)(nil),       // 31: raftlog.v1.MemberState
-	(*AskResultState)(nil),    // 32: raftlog.v1.AskResultState
-	(*ObjectState)(nil),       // 33: raftlog.v1.ObjectState
-	(*HistoryState)(nil),      // 34: raftlog.v1.HistoryState
-	(*SealedState)(nil),       // 35: raftlog.v1.SealedState
-	(*UsageSourceState)(nil),  // 36: raftlog.v1.UsageSourceState
-	(*NodeState)(nil),         // 37: raftlog.v1.NodeState
-	(*RestoreChunkState)(nil), // 38: raftlog.v1.RestoreChunkState
-	(*BackupHeader)(nil),      // 39: raftlog.v1.BackupHeader
-	(*BackupTrailer)(nil),     // 40: raftlog.v1.BackupTrailer
-	(*SnapshotHeader)(nil),    // 41: raftlog.v1.SnapshotHeader
-	(*SnapshotRecord)(nil),    // 42: raftlog.v1.SnapshotRecord
+	(*Upgrade)(nil),           // 4: raftlog.v1.Upgrade
+	(*SetNode)(nil),           // 5: raftlog.v1.SetNode
+	(*RemoveNode)(nil),        // 6: raftlog.v1.RemoveNode
+	(*RestoreChunk)(nil),      // 7: raftlog.v1.RestoreChunk
+	(*RestoreCommit)(nil),     // 8: raftlog.v1.RestoreCommit
+	(*Fence)(nil),             // 9: raftlog.v1.Fence
+	(*AlertTold)(nil),         // 10: raftlog.v1.AlertTold
+	(*Counter)(nil),           // 11: raftlog.v1.Counter
+	(*Need)(nil),              // 12: raftlog.v1.Need
+	(*Ask)(nil),               // 13: raftlog.v1.Ask
+	(*Renew)(nil),             // 14: raftlog.v1.Renew
+	(*FileFinal)(nil),         // 15: raftlog.v1.FileFinal
+	(*Period)(nil),            // 16: raftlog.v1.Period
+	(*OpenPeriods)(nil),       // 17: raftlog.v1.OpenPeriods
+	(*Credit)(nil),            // 18: raftlog.v1.Credit
+	(*Object)(nil),            // 19: raftlog.v1.Object
+	(*Change)(nil),            // 20: raftlog.v1.Change
+	(*Seal)(nil),              // 21: raftlog.v1.Seal
+	(*UsageBatch)(nil),        // 22: raftlog.v1.UsageBatch
+	(*UsageRow)(nil),          // 23: raftlog.v1.UsageRow
+	(*MetaState)(nil),         // 24: raftlog.v1.MetaState
+	(*TeamWeight)(nil),        // 25: raftlog.v1.TeamWeight
+	(*ClassReserve)(nil),      // 26: raftlog.v1.ClassReserve
+	(*ResourceState)(nil),     // 27: raftlog.v1.ResourceState
+	(*CurrencyRate)(nil),      // 28: raftlog.v1.CurrencyRate
+	(*BudgetPeriodState)(nil), // 29: raftlog.v1.BudgetPeriodState
+	(*CounterState)(nil),      // 30: raftlog.v1.CounterState
+	(*ShareState)(nil),        // 31: raftlog.v1.ShareState
+	(*MemberState)(nil),       // 32: raftlog.v1.MemberState
+	(*AskResultState)(nil),    // 33: raftlog.v1.AskResultState
+	(*ObjectState)(nil),       // 34: raftlog.v1.ObjectState
+	(*HistoryState)(nil),      // 35: raftlog.v1.HistoryState
+	(*SealedState)(nil),       // 36: raftlog.v1.SealedState
+	(*UsageSourceState)(nil),  // 37: raftlog.v1.UsageSourceState
+	(*NodeState)(nil),         // 38: raftlog.v1.NodeState
+	(*RestoreChunkState)(nil), // 39: raftlog.v1.RestoreChunkState
+	(*BackupHeader)(nil),      // 40: raftlog.v1.BackupHeader
+	(*BackupTrailer)(nil),     // 41: raftlog.v1.BackupTrailer
+	(*SnapshotHeader)(nil),    // 42: raftlog.v1.SnapshotHeader
+	(*SnapshotRecord)(nil),    // 43: raftlog.v1.SnapshotRecord
 }
 var file_raftlog_v1_raftlog_proto_depIdxs = []int32{
 	1,  // 0: raftlog.v1.Entry.ops:type_name -> raftlog.v1.Op
-	13, // 1: raftlog.v1.Op.renew:type_name -> raftlog.v1.Renew
-	14, // 2: raftlog.v1.Op.file_final:type_name -> raftlog.v1.FileFinal
-	19, // 3: raftlog.v1.Op.change:type_name -> raftlog.v1.Change
-	16, // 4: raftlog.v1.Op.open_periods:type_name -> raftlog.v1.OpenPeriods
-	17, // 5: raftlog.v1.Op.credit:type_name -> raftlog.v1.Credit
-	21, // 6: raftlog.v1.Op.usage_batch:type_name -> raftlog.v1.UsageBatch
-	20, // 7: raftlog.v1.Op.seal:type_name -> raftlog.v1.Seal
+	14, // 1: raftlog.v1.Op.renew:type_name -> raftlog.v1.Renew
+	15, // 2: raftlog.v1.Op.file_final:type_name -> raftlog.v1.FileFinal
+	20, // 3: raftlog.v1.Op.change:type_name -> raftlog.v1.Change
+	17, // 4: raftlog.v1.Op.open_periods:type_name -> raftlog.v1.OpenPeriods
+	18, // 5: raftlog.v1.Op.credit:type_name -> raftlog.v1.Credit
+	22, // 6: raftlog.v1.Op.usage_batch:type_name -> raftlog.v1.UsageBatch
+	21, // 7: raftlog.v1.Op.seal:type_name -> raftlog.v1.Seal
 	2,  // 8: raftlog.v1.Op.bootstrap:type_name -> raftlog.v1.Bootstrap
 	3,  // 9: raftlog.v1.Op.tick:type_name -> raftlog.v1.Tick
-	8,  // 10: raftlog.v1.Op.fence:type_name -> raftlog.v1.Fence
-	9,  // 11: raftlog.v1.Op.alert_told:type_name -> raftlog.v1.AlertTold
-	4,  // 12: raftlog.v1.Op.set_node:type_name -> raftlog.v1.SetNode
-	5,  // 13: raftlog.v1.Op.remove_node:type_name -> raftlog.v1.RemoveNode
-	6,  // 14: raftlog.v1.Op.restore_chunk:type_name -> raftlog.v1.RestoreChunk
-	7,  // 15: raftlog.v1.Op.restore_commit:type_name -> raftlog.v1.RestoreCommit
-	11, // 16: raftlog.v1.Ask.needs:type_name -> raftlog.v1.Need
-	10, // 17: raftlog.v1.Renew.counters:type_name -> raftlog.v1.Counter
-	12, // 18: raftlog.v1.Renew.asks:type_name -> raftlog.v1.Ask
-	10, // 19: raftlog.v1.FileFinal.counters:type_name -> raftlog.v1.Counter
-	15, // 20: raftlog.v1.OpenPeriods.periods:type_name -> raftlog.v1.Period
-	18, // 21: raftlog.v1.Change.objects:type_name -> raftlog.v1.Object
-	15, // 22: raftlog.v1.Change.periods:type_name -> raftlog.v1.Period
-	22, // 23: raftlog.v1.UsageBatch.rows:type_name -> raftlog.v1.UsageRow
-	15, // 24: raftlog.v1.MetaState.periods:type_name -> raftlog.v1.Period
-	24, // 25: raftlog.v1.MetaState.weights:type_name -> raftlog.v1.TeamWeight
-	25, // 26: raftlog.v1.MetaState.reserves:type_name -> raftlog.v1.ClassReserve
-	28, // 27: raftlog.v1.ResourceState.periods:type_name -> raftlog.v1.BudgetPeriodState
-	27, // 28: raftlog.v1.ResourceState.rates:type_name -> raftlog.v1.CurrencyRate
-	30, // 29: raftlog.v1.CounterState.shares:type_name -> raftlog.v1.ShareState
-	32, // 30: raftlog.v1.MemberState.asks:type_name -> raftlog.v1.AskResultState
-	18, // 31: raftlog.v1.HistoryState.before:type_name -> raftlog.v1.Object
-	18, // 32: raftlog.v1.HistoryState.after:type_name -> raftlog.v1.Object
-	33, // [33:33] is the sub-list for method output_type
-	33, // [33:33] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	9,  // 10: raftlog.v1.Op.fence:type_name -> raftlog.v1.Fence
+	10, // 11: raftlog.v1.Op.alert_told:type_name -> raftlog.v1.AlertTold
+	5,  // 12: raftlog.v1.Op.set_node:type_name -> raftlog.v1.SetNode
+	6,  // 13: raftlog.v1.Op.remove_node:type_name -> raftlog.v1.RemoveNode
+	7,  // 14: raftlog.v1.Op.restore_chunk:type_name -> raftlog.v1.RestoreChunk
+	8,  // 15: raftlog.v1.Op.restore_commit:type_name -> raftlog.v1.RestoreCommit
+	4,  // 16: raftlog.v1.Op.upgrade:type_name -> raftlog.v1.Upgrade
+	12, // 17: raftlog.v1.Ask.needs:type_name -> raftlog.v1.Need
+	11, // 18: raftlog.v1.Renew.counters:type_name -> raftlog.v1.Counter
+	13, // 19: raftlog.v1.Renew.asks:type_name -> raftlog.v1.Ask
+	11, // 20: raftlog.v1.FileFinal.counters:type_name -> raftlog.v1.Counter
+	16, // 21: raftlog.v1.OpenPeriods.periods:type_name -> raftlog.v1.Period
+	19, // 22: raftlog.v1.Change.objects:type_name -> raftlog.v1.Object
+	16, // 23: raftlog.v1.Change.periods:type_name -> raftlog.v1.Period
+	23, // 24: raftlog.v1.UsageBatch.rows:type_name -> raftlog.v1.UsageRow
+	16, // 25: raftlog.v1.MetaState.periods:type_name -> raftlog.v1.Period
+	25, // 26: raftlog.v1.MetaState.weights:type_name -> raftlog.v1.TeamWeight
+	26, // 27: raftlog.v1.MetaState.reserves:type_name -> raftlog.v1.ClassReserve
+	29, // 28: raftlog.v1.ResourceState.periods:type_name -> raftlog.v1.BudgetPeriodState
+	28, // 29: raftlog.v1.ResourceState.rates:type_name -> raftlog.v1.CurrencyRate
+	31, // 30: raftlog.v1.CounterState.shares:type_name -> raftlog.v1.ShareState
+	33, // 31: raftlog.v1.MemberState.asks:type_name -> raftlog.v1.AskResultState
+	19, // 32: raftlog.v1.HistoryState.before:type_name -> raftlog.v1.Object
+	19, // 33: raftlog.v1.HistoryState.after:type_name -> raftlog.v1.Object
+	34, // [34:34] is the sub-list for method output_type
+	34, // [34:34] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_raftlog_v1_raftlog_proto_init() }
@@ -4367,15 +4447,16 @@ func file_raftlog_v1_raftlog_proto_init() {
 		(*Op_RemoveNode)(nil),
 		(*Op_RestoreChunk)(nil),
 		(*Op_RestoreCommit)(nil),
+		(*Op_Upgrade)(nil),
 	}
-	file_raftlog_v1_raftlog_proto_msgTypes[10].OneofWrappers = []any{}
+	file_raftlog_v1_raftlog_proto_msgTypes[11].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_raftlog_v1_raftlog_proto_rawDesc), len(file_raftlog_v1_raftlog_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   43,
+			NumMessages:   44,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
