@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -33,13 +34,49 @@ var earlier = sync.OnceValues(func() (string, error) {
 	return dir, nil
 })
 
-// pausedMost is how long a rolling upgrade may leave everybody without a leader. Nodes of the version before do not know
-// the greeting of this one, so from the moment that the second node is stopped until it is back there is no majority.
-const pausedMost = 10 * time.Second
+// pausedMost is how long a rolling upgrade may leave everybody without a leader: as long as a failover.
+const pausedMost = 2500 * time.Millisecond
 
-// TestRollingUpgrade brings a cluster of the version before to this one, node by node and then the sidecars, under load;
-// and back again, node by node, as far as the version before can read what there is then. Where it cannot it must say so
-// and change nothing.
+// limited is fireOrg with a deployment of which the version before keeps the limits, and does not limit by them.
+func limited(base, dollars string) string {
+	return strings.Replace(fireOrg(base, dollars), "model: m2,", "model: m2, limits: { rpm: 600000 },", 1)
+}
+
+// newer has what the version before does not know, and limits of one more deployment.
+func newer(base, dollars string) string {
+	org := strings.Replace(limited(base, dollars), "model: m1,", "model: m1, limits: { rpm: 600000 },", 1)
+	return strings.Replace(org, "  t: { ", "  t: { run_budget: { max: 5 }, ", 1)
+}
+
+// refuses sees to it that a node of this version leads, while another is of the one before, and that it refuses what that
+// one does not know.
+func (c *cluster) refuses(old *node) {
+	c.t.Helper()
+	if c.awaitLeader(nil) == old {
+		old.signal(c.t, syscall.SIGSTOP)
+		c.awaitLeader(old)
+		old.signal(c.t, syscall.SIGCONT)
+	}
+	for _, args := range [][]string{
+		{"apply", "-f", c.written(newer(c.fakeURL, "1000"))},
+		{"member", "add", "quotad-9=127.0.0.1:1/127.0.0.1:2/127.0.0.1:3"},
+	} {
+		said := ""
+		c.eventually("a new leader refuses: "+args[0], func() bool {
+			leader := c.awaitLeader(nil)
+			out, err := exec.Command(filepath.Join(binaries, "quotad"), append(args, "--addr", "http://"+leader.admin)...).CombinedOutput()
+			said = string(out)
+			return err != nil && !strings.Contains(said, "lead")
+		})
+		if !strings.Contains(said, "node "+old.id+" runs an older build") {
+			c.t.Errorf("%s: %s", strings.Join(args, " "), said)
+		}
+	}
+}
+
+// TestRollingUpgrade brings a cluster of the version before to this one, node by node and then the sidecars, under load.
+// Until the last node is upgraded each can go back, and what the version before does not know is refused. After that it
+// says that it cannot read what there is.
 func TestRollingUpgrade(t *testing.T) {
 	long(t)
 	old, err := earlier()
@@ -47,14 +84,37 @@ func TestRollingUpgrade(t *testing.T) {
 		t.Skipf("the version before is not there: %v", err)
 	}
 	c := startClusterOf(t, 2, "1000", old)
+	c.apply(limited(c.fakeURL, "1000"))
 	w := c.startTraffic()
 	c.pass(time.Second)
-	for _, nd := range c.nodes {
+	for i, nd := range c.nodes {
 		nd.term(t)
 		delete(c.exe, nd.id)
 		c.startNode(nd)
 		c.awaitLeader(nil)
+		if i == 0 {
+			// Back again: nothing is written yet that the version before cannot read.
+			nd.term(t)
+			c.exe[nd.id] = old
+			c.startNode(nd)
+			if said := c.caughtUp(nd); nd.dead() {
+				t.Errorf("the version before does not take the node back: %s", said)
+			}
+			nd.term(t)
+			delete(c.exe, nd.id)
+			c.startNode(nd)
+			c.awaitLeader(nil)
+		}
 		c.pass(time.Second)
+		if i == len(c.nodes)-2 {
+			c.refuses(c.nodes[len(c.nodes)-1])
+		}
+	}
+	c.apply(newer(c.fakeURL, "1000"))
+	for _, deployment := range []string{"main", "narrow"} {
+		if pools := c.quotad("pool", deployment); !strings.Contains(pools, "540000") {
+			t.Errorf("the pool of %s: %s", deployment, pools)
+		}
 	}
 	for _, sc := range c.sidecars {
 		delete(c.exe, sc.name)
@@ -65,29 +125,15 @@ func TestRollingUpgrade(t *testing.T) {
 	c.pass(2 * time.Second)
 	c.alike()
 
-	for _, nd := range c.nodes {
-		nd.term(t)
-		c.exe[nd.id] = old
-		nd.process = c.spawn(nd.id, "quotad", nd.args)
-		said := c.caughtUp(nd)
-		t.Logf("%s with the version before: %s", nd.id, said)
-		if nd.dead() {
-			if !strings.Contains(said, "newer version") {
-				t.Errorf("%s does not say that the state is of a newer version", nd.id)
-			}
-			delete(c.exe, nd.id)
-			c.startNode(nd)
-			break
-		}
-		c.pass(time.Second)
+	// There is no way back now: the version before says so and changes nothing.
+	nd := c.nodes[0]
+	nd.term(t)
+	c.exe[nd.id] = old
+	nd.process = c.spawn(nd.id, "quotad", nd.args)
+	if said := c.caughtUp(nd); !nd.dead() || !strings.Contains(said, "newer version") {
+		t.Errorf("%s with the version before: %s", nd.id, said)
 	}
-	c.pass(2 * time.Second)
-	for _, nd := range c.nodes {
-		nd.term(t)
-		delete(c.exe, nd.id)
-		c.startNode(nd)
-		c.awaitLeader(nil)
-	}
+	delete(c.exe, nd.id)
 	c.heal()
 	w.end()
 	c.settled(exact)
@@ -95,7 +141,7 @@ func TestRollingUpgrade(t *testing.T) {
 	c.alike()
 	c.sound()
 	for why, n := range w.refusals() {
-		// A sidecar that restarts is away from its callers for a moment and has no lease in the first; and see pausedMost.
+		// A sidecar that restarts is away from its callers for a moment and has no lease in the first.
 		if !strings.Contains(why, "connect") && !strings.Contains(why, away) && !strings.Contains(why, "no_answer") {
 			t.Errorf("%d times %s", n, why)
 		}

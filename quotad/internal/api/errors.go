@@ -17,7 +17,10 @@ const LeaderHeader = "Sluice-Leader"
 // failed turns a fault of the replica into a code. Only ErrUnknown leaves open whether something was done.
 func (s *Service) failed(err error) error {
 	var other replica.ErrNotLeader
+	var older replica.ErrOlderBuild
 	switch {
+	case errors.As(err, &older):
+		return connect.NewError(connect.CodeFailedPrecondition, fmt.Errorf("nothing was done: %w", older))
 	case errors.As(err, &other):
 		e := connect.NewError(connect.CodeUnavailable,
 			fmt.Errorf("this node does not lead: ask the leader, %s, at %s", other.LeaderID, other.AdminAddress))
