@@ -2,6 +2,7 @@ package system
 
 import (
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -37,14 +38,14 @@ var earlier = sync.OnceValues(func() (string, error) {
 // pausedMost is how long a rolling upgrade may leave everybody without a leader: as long as a failover.
 const pausedMost = 2500 * time.Millisecond
 
-// limited is fireOrg with a deployment of which the version before keeps the limits, and does not limit by them.
-func limited(base, dollars string) string {
+// orgBefore is fireOrg with a deployment of which the version before keeps the limits, and does not limit by them.
+func orgBefore(base, dollars string) string {
 	return strings.Replace(fireOrg(base, dollars), "model: m2,", "model: m2, limits: { rpm: 600000 },", 1)
 }
 
-// newer has what the version before does not know, and limits of one more deployment.
-func newer(base, dollars string) string {
-	org := strings.Replace(limited(base, dollars), "model: m1,", "model: m1, limits: { rpm: 600000 },", 1)
+// orgAfter has what the version before does not know, and limits of one more deployment.
+func orgAfter(base, dollars string) string {
+	org := strings.Replace(orgBefore(base, dollars), "model: m1,", "model: m1, limits: { rpm: 600000 },", 1)
 	return strings.Replace(org, "  t: { ", "  t: { run_budget: { max: 5 }, ", 1)
 }
 
@@ -58,7 +59,7 @@ func (c *cluster) refuses(old *node) {
 		old.signal(c.t, syscall.SIGCONT)
 	}
 	for _, args := range [][]string{
-		{"apply", "-f", c.written(newer(c.fakeURL, "1000"))},
+		{"apply", "-f", c.written(orgAfter(c.fakeURL, "1000"))},
 		{"member", "add", "quotad-9=127.0.0.1:1/127.0.0.1:2/127.0.0.1:3"},
 	} {
 		said := ""
@@ -84,8 +85,12 @@ func TestRollingUpgrade(t *testing.T) {
 		t.Skipf("the version before is not there: %v", err)
 	}
 	c := startClusterOf(t, 2, "1000", old)
-	c.apply(limited(c.fakeURL, "1000"))
+	c.apply(orgBefore(c.fakeURL, "1000"))
 	w := c.startTraffic()
+	lost := c.makeCar("sidecar-lost", filepath.Join(t.TempDir(), "data"))
+	c.exe[lost.name] = old
+	c.startCar(lost)
+	c.await(lost)
 	c.pass(time.Second)
 	for i, nd := range c.nodes {
 		nd.term(t)
@@ -108,19 +113,34 @@ func TestRollingUpgrade(t *testing.T) {
 		c.pass(time.Second)
 		if i == len(c.nodes)-2 {
 			c.refuses(c.nodes[len(c.nodes)-1])
-		}
-	}
-	c.apply(newer(c.fakeURL, "1000"))
-	for _, deployment := range []string{"main", "narrow"} {
-		if pools := c.quotad("pool", deployment); !strings.Contains(pools, "540000") {
-			t.Errorf("the pool of %s: %s", deployment, pools)
+			// It is silent for good from here on: nothing that is written of it later hides what nodes made differently.
+			for range 5 {
+				if a := c.chat(lost, say("tokens=5", "")); a.status != http.StatusOK {
+					t.Errorf("a sidecar in a mixed cluster: %+v", a)
+				}
+			}
+			lost.kill()
+			c.pass(12 * time.Second) // it lapses after 11.1
 		}
 	}
 	for _, sc := range c.sidecars {
+		if sc == lost {
+			continue // its journal is for the version before
+		}
 		delete(c.exe, sc.name)
 		sc.term(t)
 		c.startCar(sc)
 		c.await(sc)
+	}
+	// Sidecars too must know what a configuration makes use of.
+	c.apply(orgAfter(c.fakeURL, "1000"))
+	for _, deployment := range []string{"main", "narrow"} {
+		if pools := c.quotad("pool", "show", deployment); !strings.Contains(pools, "540000") {
+			t.Errorf("the pool of %s: %s", deployment, pools)
+		}
+	}
+	if a := c.call(t.Context(), c.sidecars[0], "/v1/chat/completions", appKey, say("tokens=5", ""), "x-gw-run-id", "r"); a.status != http.StatusOK {
+		t.Errorf("a request of a run: %+v", a)
 	}
 	c.pass(2 * time.Second)
 	c.alike()

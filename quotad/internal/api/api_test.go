@@ -334,6 +334,7 @@ func TestFaultsOfTheReplica(t *testing.T) {
 		{"follower", replica.ErrNotLeader{LeaderID: "b", AdminAddress: "b:7072"}, connect.CodeUnavailable, "ask the leader, b, at b:7072", "b:7072"},
 		{"no leader", replica.ErrNoLeader, connect.CodeUnavailable, "nothing was done", ""},
 		{"closed", replica.ErrClosed, connect.CodeUnavailable, "nothing was done", ""},
+		{"an older node", replica.ErrOlderBuild{What: "to restore", Node: "b"}, connect.CodeFailedPrecondition, "nothing was done: to restore: node b runs an older build: upgrade it first", ""},
 		{"busy", replica.ErrBusy, connect.CodeResourceExhausted, "nothing was done", ""},
 		{"unknown", errors.Join(replica.ErrUnknown, context.DeadlineExceeded), connect.CodeUnavailable, "may or may not", ""},
 		{"late", context.DeadlineExceeded, connect.CodeDeadlineExceeded, "no answer in time", ""},

@@ -71,7 +71,7 @@ func drawOps(rt *rapid.T, m *Machine) []*raftlogv1.Op {
 	var ops []*raftlogv1.Op
 	for range rapid.IntRange(1, 4).Draw(rt, "ops") {
 		op := &raftlogv1.Op{}
-		switch rapid.IntRange(0, 8).Draw(rt, "kind") {
+		switch rapid.IntRange(0, 9).Draw(rt, "kind") {
 		case 0:
 			id := fmt.Sprint("t", one("team"))
 			o := teamObject(rt, id, rapid.SampledFrom([]string{"", "Asia/Kolkata"}).Draw(rt, "zone"),
@@ -110,6 +110,8 @@ func drawOps(rt *rapid.T, m *Machine) []*raftlogv1.Op {
 			op.Op = &raftlogv1.Op_Credit{Credit: &raftlogv1.Credit{
 				Resource: drawResource(rt, m), Period: 202601, AmountNano: 1000, Id: fmt.Sprint("c", one("credit")),
 			}}
+		case 7:
+			op.Op = &raftlogv1.Op_Upgrade{Upgrade: &raftlogv1.Upgrade{Level: levelKnown}}
 		default:
 			inc := one("process")
 			r := &raftlogv1.Renew{
@@ -218,7 +220,10 @@ func TestRecordsRoundTrip(t *testing.T) {
 			now += rapid.Int64Range(0, 20_000).Draw(rt, "passes")
 			return &raftlogv1.Entry{StampMs: now, Ops: ops}
 		}
-		m.Apply(1, entry([]*raftlogv1.Op{{Op: &raftlogv1.Op_Bootstrap{Bootstrap: &raftlogv1.Bootstrap{ClusterId: "c"}}}}))
+		m.Apply(1, entry([]*raftlogv1.Op{
+			{Op: &raftlogv1.Op_Bootstrap{Bootstrap: &raftlogv1.Bootstrap{ClusterId: "c"}}},
+			{Op: &raftlogv1.Op_Upgrade{Upgrade: &raftlogv1.Upgrade{Level: rapid.Uint32Range(0, levelKnown).Draw(rt, "level")}}},
+		}))
 		d.take(m)
 		for index := uint64(2); index < 2+rapid.Uint64Range(1, 12).Draw(rt, "before"); index++ {
 			m.Apply(index, entry(drawOps(rt, m)))
