@@ -47,6 +47,9 @@ func (m *Machine) each(put func(store.Record)) {
 	for _, id := range slices.Sorted(maps.Keys(m.nodes)) {
 		put(record(nodeKey(id), m.nodes[id]))
 	}
+	if m.level > 0 {
+		put(m.levelRecord())
+	}
 	for i, piece := range m.staging.pieces {
 		number := uint32(i)
 		put(record(pieceKey(number), &raftlogv1.RestoreChunkState{Id: m.staging.id, Number: number, Data: piece}))

@@ -83,7 +83,7 @@ const (
 	// it higher, halts the node.
 	levelKnown = 1
 	// upgradeEvery is how often a leader asks whether all nodes know more than the state's level.
-	upgradeEvery = time.Second
+	upgradeEvery = 3 * time.Second
 
 	// opTextMax bounds how an operation is shown, in bytes.
 	opTextMax = 400

@@ -30,6 +30,7 @@ type Machine struct {
 	touchedSeals  map[string]bool
 	touchedNodes  map[string]bool
 	touchedPieces map[uint32]bool
+	touchedLevel  bool
 	staging       staging
 	replaced      map[string][]byte // after a restore: the records it brought, until they are collected
 	configChanged bool

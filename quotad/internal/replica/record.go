@@ -27,11 +27,15 @@ import (
 //	o/<kind>/<id>                       ObjectState
 //	h/<version>                         HistoryState
 //	s/<name>                            SealedState
+//	level                               LevelState
 //	n/<name>                            NodeState
 //	x/<number>                          RestoreChunkState
 //	u/r/<hour>/<names, escaped>         UsageRow; of an old day, under its first hour
 //	u/s/<source>                        UsageSourceState
-const metaKey = "meta"
+const (
+	metaKey  = "meta"
+	levelKey = "level"
+)
 
 func resourceKey(id uint64) string {
 	return string(appendHex(append(make([]byte, 0, keyBytes), "r/"...), id))
@@ -107,6 +111,10 @@ func (m *Machine) collect() ([]store.Record, Signal) {
 			return
 		}
 		records = append(records, record(key, state()))
+	}
+	if m.touchedLevel {
+		records = append(records, m.levelRecord())
+		m.touchedLevel = false
 	}
 	resources, counters, members, periods := m.Ledger.Touched()
 	// The open period is part of what sidecars are told of a budget.
@@ -190,8 +198,11 @@ func (m *Machine) meta() *raftlogv1.MetaState {
 		ClusterId: m.clusterID, NowMs: m.Ledger.Now(), Epoch: restored.Epoch, ConfigVersion: m.Registry.Version(),
 		Periods: periodsTo(m.Ledger.Periods()), Weights: weightsTo(fair.Weights), Reserves: reservesTo(fair.Reserves),
 		GroupId: m.group, IndexBase: m.base, HoldUntilMs: restored.HoldUntilMS, LearnUntilMs: restored.LearnUntilMS,
-		Level: m.level,
 	}
+}
+
+func (m *Machine) levelRecord() store.Record {
+	return record(levelKey, &raftlogv1.LevelState{Level: m.level})
 }
 
 // signal returns what to tell the watchers, and forgets it.
@@ -227,6 +238,7 @@ type loader struct {
 	history   []registry.HistoryEntry
 	sealed    map[string]*raftlogv1.SealedState
 	nodes     map[string]*raftlogv1.NodeState
+	level     uint32
 	pieces    []*raftlogv1.RestoreChunkState
 	rows      []rollup.Row
 	sources   []rollup.Source
@@ -248,12 +260,8 @@ func newLoader() *loader {
 
 // machine puts the records together.
 func (l *loader) machine(cfg ledger.Config) (*Machine, error) {
-	if l.meta.GetLevel() > levelKnown {
-		return nil, fmt.Errorf("replica: the state is of level %d, this version knows %d: %w", l.meta.GetLevel(), levelKnown,
-			store.ErrNewerFormat)
-	}
 	m := newMachine(cfg)
-	m.obey(l.meta.GetLevel())
+	m.obey(l.level)
 	m.clusterID, m.group, m.base = l.meta.GetClusterId(), l.meta.GetGroupId(), l.meta.GetIndexBase()
 	m.sealed, m.nodes = l.sealed, l.nodes
 	slices.SortFunc(l.pieces, func(a, b *raftlogv1.RestoreChunkState) int { return cmp.Compare(a.GetNumber(), b.GetNumber()) })
@@ -311,6 +319,16 @@ func (l *loader) add(key string, value []byte) error {
 			return err
 		}
 		l.nodes[s.GetId()] = s
+		return nil
+	case levelKey:
+		s := &raftlogv1.LevelState{}
+		if err := decode(key, value, s); err != nil {
+			return err
+		}
+		if s.GetLevel() > levelKnown {
+			return fmt.Errorf("replica: the state is of level %d, this version knows %d: %w", s.GetLevel(), levelKnown, store.ErrNewerFormat)
+		}
+		l.level = s.GetLevel()
 		return nil
 	case "x":
 		s := &raftlogv1.RestoreChunkState{}

@@ -57,6 +57,7 @@ func (m *Machine) raise(index uint64, level uint32) error {
 	if err := m.Ledger.Define(index, specs, fair); err != nil {
 		panic(fmt.Sprintf("BUG: replica: resources refused after they were checked: %v", err))
 	}
+	m.touchedLevel = true
 	m.configChanged = m.configChanged || m.Registry.Version() > 0
 	return nil
 }

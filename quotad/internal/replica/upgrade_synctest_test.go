@@ -282,7 +282,7 @@ func TestAHigherLevelIsNotRead(t *testing.T) {
 	if _, err := decodeEntry(entry, levelKnown); !errors.Is(err, store.ErrNewerFormat) {
 		t.Errorf("an entry: %v", err)
 	}
-	state := disk{metaKey: encoded(t, &raftlogv1.MetaState{Level: levelKnown + 1})}
+	state := disk{levelKey: encoded(t, &raftlogv1.LevelState{Level: levelKnown + 1})}
 	if _, err := loadMachine(ledger.Config{}, state.load); !errors.Is(err, store.ErrNewerFormat) {
 		t.Errorf("a state: %v", err)
 	}

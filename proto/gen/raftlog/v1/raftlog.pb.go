@@ -2140,9 +2140,7 @@ type MetaState struct {
 	// Ledger time until which nothing is granted, after a restore.
 	HoldUntilMs int64 `protobuf:"varint,22,opt,name=hold_until_ms,json=holdUntilMs,proto3" json:"hold_until_ms,omitempty"`
 	// Ledger time until which budgets learn from usage what was spent before a restore.
-	LearnUntilMs int64 `protobuf:"varint,23,opt,name=learn_until_ms,json=learnUntilMs,proto3" json:"learn_until_ms,omitempty"`
-	// See Upgrade.
-	Level         uint32 `protobuf:"varint,24,opt,name=level,proto3" json:"level,omitempty"`
+	LearnUntilMs  int64 `protobuf:"varint,23,opt,name=learn_until_ms,json=learnUntilMs,proto3" json:"learn_until_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2254,7 +2252,47 @@ func (x *MetaState) GetLearnUntilMs() int64 {
 	return 0
 }
 
-func (x *MetaState) GetLevel() uint32 {
+// LevelState is by which rules the state is changed, see Upgrade. It is not there at level 0, and a record of its own, so
+// that the first version, which knows none of its kind, does not load the state.
+type LevelState struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At least 1.
+	Level         uint32 `protobuf:"varint,1,opt,name=level,proto3" json:"level,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LevelState) Reset() {
+	*x = LevelState{}
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LevelState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LevelState) ProtoMessage() {}
+
+func (x *LevelState) ProtoReflect() protoreflect.Message {
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LevelState.ProtoReflect.Descriptor instead.
+func (*LevelState) Descriptor() ([]byte, []int) {
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *LevelState) GetLevel() uint32 {
 	if x != nil {
 		return x.Level
 	}
@@ -2274,7 +2312,7 @@ type TeamWeight struct {
 
 func (x *TeamWeight) Reset() {
 	*x = TeamWeight{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[25]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2286,7 +2324,7 @@ func (x *TeamWeight) String() string {
 func (*TeamWeight) ProtoMessage() {}
 
 func (x *TeamWeight) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[25]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2299,7 +2337,7 @@ func (x *TeamWeight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TeamWeight.ProtoReflect.Descriptor instead.
 func (*TeamWeight) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{25}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *TeamWeight) GetTeam() string {
@@ -2329,7 +2367,7 @@ type ClassReserve struct {
 
 func (x *ClassReserve) Reset() {
 	*x = ClassReserve{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[26]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2341,7 +2379,7 @@ func (x *ClassReserve) String() string {
 func (*ClassReserve) ProtoMessage() {}
 
 func (x *ClassReserve) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[26]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2354,7 +2392,7 @@ func (x *ClassReserve) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClassReserve.ProtoReflect.Descriptor instead.
 func (*ClassReserve) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{26}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ClassReserve) GetClass() string {
@@ -2422,7 +2460,7 @@ type ResourceState struct {
 
 func (x *ResourceState) Reset() {
 	*x = ResourceState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[27]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2434,7 +2472,7 @@ func (x *ResourceState) String() string {
 func (*ResourceState) ProtoMessage() {}
 
 func (x *ResourceState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[27]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2447,7 +2485,7 @@ func (x *ResourceState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourceState.ProtoReflect.Descriptor instead.
 func (*ResourceState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{27}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ResourceState) GetId() uint64 {
@@ -2610,7 +2648,7 @@ type CurrencyRate struct {
 
 func (x *CurrencyRate) Reset() {
 	*x = CurrencyRate{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[28]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2622,7 +2660,7 @@ func (x *CurrencyRate) String() string {
 func (*CurrencyRate) ProtoMessage() {}
 
 func (x *CurrencyRate) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[28]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2635,7 +2673,7 @@ func (x *CurrencyRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CurrencyRate.ProtoReflect.Descriptor instead.
 func (*CurrencyRate) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{28}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *CurrencyRate) GetPeriod() uint32 {
@@ -2691,7 +2729,7 @@ type BudgetPeriodState struct {
 
 func (x *BudgetPeriodState) Reset() {
 	*x = BudgetPeriodState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[29]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2703,7 +2741,7 @@ func (x *BudgetPeriodState) String() string {
 func (*BudgetPeriodState) ProtoMessage() {}
 
 func (x *BudgetPeriodState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[29]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2716,7 +2754,7 @@ func (x *BudgetPeriodState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetPeriodState.ProtoReflect.Descriptor instead.
 func (*BudgetPeriodState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{29}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *BudgetPeriodState) GetPeriod() uint32 {
@@ -2855,7 +2893,7 @@ type CounterState struct {
 
 func (x *CounterState) Reset() {
 	*x = CounterState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[30]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2867,7 +2905,7 @@ func (x *CounterState) String() string {
 func (*CounterState) ProtoMessage() {}
 
 func (x *CounterState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[30]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2880,7 +2918,7 @@ func (x *CounterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CounterState.ProtoReflect.Descriptor instead.
 func (*CounterState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{30}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *CounterState) GetIncarnation() uint64 {
@@ -2973,7 +3011,7 @@ type ShareState struct {
 
 func (x *ShareState) Reset() {
 	*x = ShareState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[31]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2985,7 +3023,7 @@ func (x *ShareState) String() string {
 func (*ShareState) ProtoMessage() {}
 
 func (x *ShareState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[31]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2998,7 +3036,7 @@ func (x *ShareState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShareState.ProtoReflect.Descriptor instead.
 func (*ShareState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{31}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ShareState) GetVersion() uint64 {
@@ -3050,7 +3088,7 @@ type MemberState struct {
 
 func (x *MemberState) Reset() {
 	*x = MemberState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[32]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3062,7 +3100,7 @@ func (x *MemberState) String() string {
 func (*MemberState) ProtoMessage() {}
 
 func (x *MemberState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[32]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3075,7 +3113,7 @@ func (x *MemberState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberState.ProtoReflect.Descriptor instead.
 func (*MemberState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{32}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *MemberState) GetIncarnation() uint64 {
@@ -3190,7 +3228,7 @@ type AskResultState struct {
 
 func (x *AskResultState) Reset() {
 	*x = AskResultState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[33]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3202,7 +3240,7 @@ func (x *AskResultState) String() string {
 func (*AskResultState) ProtoMessage() {}
 
 func (x *AskResultState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[33]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3215,7 +3253,7 @@ func (x *AskResultState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskResultState.ProtoReflect.Descriptor instead.
 func (*AskResultState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{33}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *AskResultState) GetId() uint64 {
@@ -3277,7 +3315,7 @@ type ObjectState struct {
 
 func (x *ObjectState) Reset() {
 	*x = ObjectState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[34]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3289,7 +3327,7 @@ func (x *ObjectState) String() string {
 func (*ObjectState) ProtoMessage() {}
 
 func (x *ObjectState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[34]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3302,7 +3340,7 @@ func (x *ObjectState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ObjectState.ProtoReflect.Descriptor instead.
 func (*ObjectState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{34}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ObjectState) GetKind() string {
@@ -3354,7 +3392,7 @@ type HistoryState struct {
 
 func (x *HistoryState) Reset() {
 	*x = HistoryState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[35]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3366,7 +3404,7 @@ func (x *HistoryState) String() string {
 func (*HistoryState) ProtoMessage() {}
 
 func (x *HistoryState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[35]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3379,7 +3417,7 @@ func (x *HistoryState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryState.ProtoReflect.Descriptor instead.
 func (*HistoryState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{35}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *HistoryState) GetVersion() uint64 {
@@ -3445,7 +3483,7 @@ type SealedState struct {
 
 func (x *SealedState) Reset() {
 	*x = SealedState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[36]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3457,7 +3495,7 @@ func (x *SealedState) String() string {
 func (*SealedState) ProtoMessage() {}
 
 func (x *SealedState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[36]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3470,7 +3508,7 @@ func (x *SealedState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SealedState.ProtoReflect.Descriptor instead.
 func (*SealedState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{36}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SealedState) GetName() string {
@@ -3530,7 +3568,7 @@ type UsageSourceState struct {
 
 func (x *UsageSourceState) Reset() {
 	*x = UsageSourceState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[37]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3542,7 +3580,7 @@ func (x *UsageSourceState) String() string {
 func (*UsageSourceState) ProtoMessage() {}
 
 func (x *UsageSourceState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[37]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3555,7 +3593,7 @@ func (x *UsageSourceState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageSourceState.ProtoReflect.Descriptor instead.
 func (*UsageSourceState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{37}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *UsageSourceState) GetSource() string {
@@ -3600,7 +3638,7 @@ type NodeState struct {
 
 func (x *NodeState) Reset() {
 	*x = NodeState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[38]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3612,7 +3650,7 @@ func (x *NodeState) String() string {
 func (*NodeState) ProtoMessage() {}
 
 func (x *NodeState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[38]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3625,7 +3663,7 @@ func (x *NodeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeState.ProtoReflect.Descriptor instead.
 func (*NodeState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{38}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *NodeState) GetId() string {
@@ -3685,7 +3723,7 @@ type RestoreChunkState struct {
 
 func (x *RestoreChunkState) Reset() {
 	*x = RestoreChunkState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[39]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3697,7 +3735,7 @@ func (x *RestoreChunkState) String() string {
 func (*RestoreChunkState) ProtoMessage() {}
 
 func (x *RestoreChunkState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[39]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3710,7 +3748,7 @@ func (x *RestoreChunkState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreChunkState.ProtoReflect.Descriptor instead.
 func (*RestoreChunkState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{39}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *RestoreChunkState) GetId() string {
@@ -3757,7 +3795,7 @@ type BackupHeader struct {
 
 func (x *BackupHeader) Reset() {
 	*x = BackupHeader{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[40]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3769,7 +3807,7 @@ func (x *BackupHeader) String() string {
 func (*BackupHeader) ProtoMessage() {}
 
 func (x *BackupHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[40]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3782,7 +3820,7 @@ func (x *BackupHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupHeader.ProtoReflect.Descriptor instead.
 func (*BackupHeader) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{40}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *BackupHeader) GetFormat() uint32 {
@@ -3847,7 +3885,7 @@ type BackupTrailer struct {
 
 func (x *BackupTrailer) Reset() {
 	*x = BackupTrailer{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[41]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3859,7 +3897,7 @@ func (x *BackupTrailer) String() string {
 func (*BackupTrailer) ProtoMessage() {}
 
 func (x *BackupTrailer) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[41]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3872,7 +3910,7 @@ func (x *BackupTrailer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupTrailer.ProtoReflect.Descriptor instead.
 func (*BackupTrailer) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{41}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *BackupTrailer) GetRecords() uint64 {
@@ -3902,7 +3940,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[42]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3914,7 +3952,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[42]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3927,7 +3965,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{42}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *SnapshotHeader) GetFormat() uint32 {
@@ -3957,7 +3995,7 @@ type SnapshotRecord struct {
 
 func (x *SnapshotRecord) Reset() {
 	*x = SnapshotRecord{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[43]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3969,7 +4007,7 @@ func (x *SnapshotRecord) String() string {
 func (*SnapshotRecord) ProtoMessage() {}
 
 func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[43]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3982,7 +4020,7 @@ func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRecord.ProtoReflect.Descriptor instead.
 func (*SnapshotRecord) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{43}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *SnapshotRecord) GetKey() []byte {
@@ -4160,7 +4198,7 @@ const file_raftlog_v1_raftlog_proto_rawDesc = "" +
 	"\x06output\x18\x0f \x01(\x03R\x06output\x12\x1c\n" +
 	"\treasoning\x18\x10 \x01(\x03R\treasoning\x12\x1b\n" +
 	"\tcost_nano\x18\x11 \x01(\x03R\bcostNano\x12\x1c\n" +
-	"\testimated\x18\x12 \x01(\x03R\testimated\"\xae\x03\n" +
+	"\testimated\x18\x12 \x01(\x03R\testimated\"\x98\x03\n" +
 	"\tMetaState\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12\x15\n" +
@@ -4174,8 +4212,10 @@ const file_raftlog_v1_raftlog_proto_rawDesc = "" +
 	"\n" +
 	"index_base\x18\x15 \x01(\x04R\tindexBase\x12\"\n" +
 	"\rhold_until_ms\x18\x16 \x01(\x03R\vholdUntilMs\x12$\n" +
-	"\x0elearn_until_ms\x18\x17 \x01(\x03R\flearnUntilMs\x12\x14\n" +
-	"\x05level\x18\x18 \x01(\rR\x05level\"8\n" +
+	"\x0elearn_until_ms\x18\x17 \x01(\x03R\flearnUntilMs\"\"\n" +
+	"\n" +
+	"LevelState\x12\x14\n" +
+	"\x05level\x18\x01 \x01(\rR\x05level\"8\n" +
 	"\n" +
 	"TeamWeight\x12\x12\n" +
 	"\x04team\x18\x01 \x01(\tR\x04team\x12\x16\n" +
@@ -4337,7 +4377,7 @@ func file_raftlog_v1_raftlog_proto_rawDescGZIP() []byte {
 	return file_raftlog_v1_raftlog_proto_rawDescData
 }
 
-var file_raftlog_v1_raftlog_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
+var file_raftlog_v1_raftlog_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
 var file_raftlog_v1_raftlog_proto_goTypes = []any{
 	(*Entry)(nil),             // 0: raftlog.v1.Entry
 	(*Op)(nil),                // 1: raftlog.v1.Op
@@ -4364,25 +4404,26 @@ var file_raftlog_v1_raftlog_proto_goTypes = []any{
 	(*UsageBatch)(nil),        // 22: raftlog.v1.UsageBatch
 	(*UsageRow)(nil),          // 23: raftlog.v1.UsageRow
 	(*MetaState)(nil),         // 24: raftlog.v1.MetaState
-	(*TeamWeight)(nil),        // 25: raftlog.v1.TeamWeight
-	(*ClassReserve)(nil),      // 26: raftlog.v1.ClassReserve
-	(*ResourceState)(nil),     // 27: raftlog.v1.ResourceState
-	(*CurrencyRate)(nil),      // 28: raftlog.v1.CurrencyRate
-	(*BudgetPeriodState)(nil), // 29: raftlog.v1.BudgetPeriodState
-	(*CounterState)(nil),      // 30: raftlog.v1.CounterState
-	(*ShareState)(nil),        // 31: raftlog.v1.ShareState
-	(*MemberState)(nil),       // 32: raftlog.v1.MemberState
-	(*AskResultState)(nil),    // 33: raftlog.v1.AskResultState
-	(*ObjectState)(nil),       // 34: raftlog.v1.ObjectState
-	(*HistoryState)(nil),      // 35: raftlog.v1.HistoryState
-	(*SealedState)(nil),       // 36: raftlog.v1.SealedState
-	(*UsageSourceState)(nil),  // 37: raftlog.v1.UsageSourceState
-	(*NodeState)(nil),         // 38: raftlog.v1.NodeState
-	(*RestoreChunkState)(nil), // 39: raftlog.v1.RestoreChunkState
-	(*BackupHeader)(nil),      // 40: raftlog.v1.BackupHeader
-	(*BackupTrailer)(nil),     // 41: raftlog.v1.BackupTrailer
-	(*SnapshotHeader)(nil),    // 42: raftlog.v1.SnapshotHeader
-	(*SnapshotRecord)(nil),    // 43: raftlog.v1.SnapshotRecord
+	(*LevelState)(nil),        // 25: raftlog.v1.LevelState
+	(*TeamWeight)(nil),        // 26: raftlog.v1.TeamWeight
+	(*ClassReserve)(nil),      // 27: raftlog.v1.ClassReserve
+	(*ResourceState)(nil),     // 28: raftlog.v1.ResourceState
+	(*CurrencyRate)(nil),      // 29: raftlog.v1.CurrencyRate
+	(*BudgetPeriodState)(nil), // 30: raftlog.v1.BudgetPeriodState
+	(*CounterState)(nil),      // 31: raftlog.v1.CounterState
+	(*ShareState)(nil),        // 32: raftlog.v1.ShareState
+	(*MemberState)(nil),       // 33: raftlog.v1.MemberState
+	(*AskResultState)(nil),    // 34: raftlog.v1.AskResultState
+	(*ObjectState)(nil),       // 35: raftlog.v1.ObjectState
+	(*HistoryState)(nil),      // 36: raftlog.v1.HistoryState
+	(*SealedState)(nil),       // 37: raftlog.v1.SealedState
+	(*UsageSourceState)(nil),  // 38: raftlog.v1.UsageSourceState
+	(*NodeState)(nil),         // 39: raftlog.v1.NodeState
+	(*RestoreChunkState)(nil), // 40: raftlog.v1.RestoreChunkState
+	(*BackupHeader)(nil),      // 41: raftlog.v1.BackupHeader
+	(*BackupTrailer)(nil),     // 42: raftlog.v1.BackupTrailer
+	(*SnapshotHeader)(nil),    // 43: raftlog.v1.SnapshotHeader
+	(*SnapshotRecord)(nil),    // 44: raftlog.v1.SnapshotRecord
 }
 var file_raftlog_v1_raftlog_proto_depIdxs = []int32{
 	1,  // 0: raftlog.v1.Entry.ops:type_name -> raftlog.v1.Op
@@ -4411,12 +4452,12 @@ var file_raftlog_v1_raftlog_proto_depIdxs = []int32{
 	16, // 23: raftlog.v1.Change.periods:type_name -> raftlog.v1.Period
 	23, // 24: raftlog.v1.UsageBatch.rows:type_name -> raftlog.v1.UsageRow
 	16, // 25: raftlog.v1.MetaState.periods:type_name -> raftlog.v1.Period
-	25, // 26: raftlog.v1.MetaState.weights:type_name -> raftlog.v1.TeamWeight
-	26, // 27: raftlog.v1.MetaState.reserves:type_name -> raftlog.v1.ClassReserve
-	29, // 28: raftlog.v1.ResourceState.periods:type_name -> raftlog.v1.BudgetPeriodState
-	28, // 29: raftlog.v1.ResourceState.rates:type_name -> raftlog.v1.CurrencyRate
-	31, // 30: raftlog.v1.CounterState.shares:type_name -> raftlog.v1.ShareState
-	33, // 31: raftlog.v1.MemberState.asks:type_name -> raftlog.v1.AskResultState
+	26, // 26: raftlog.v1.MetaState.weights:type_name -> raftlog.v1.TeamWeight
+	27, // 27: raftlog.v1.MetaState.reserves:type_name -> raftlog.v1.ClassReserve
+	30, // 28: raftlog.v1.ResourceState.periods:type_name -> raftlog.v1.BudgetPeriodState
+	29, // 29: raftlog.v1.ResourceState.rates:type_name -> raftlog.v1.CurrencyRate
+	32, // 30: raftlog.v1.CounterState.shares:type_name -> raftlog.v1.ShareState
+	34, // 31: raftlog.v1.MemberState.asks:type_name -> raftlog.v1.AskResultState
 	19, // 32: raftlog.v1.HistoryState.before:type_name -> raftlog.v1.Object
 	19, // 33: raftlog.v1.HistoryState.after:type_name -> raftlog.v1.Object
 	34, // [34:34] is the sub-list for method output_type
@@ -4456,7 +4497,7 @@ func file_raftlog_v1_raftlog_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_raftlog_v1_raftlog_proto_rawDesc), len(file_raftlog_v1_raftlog_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   44,
+			NumMessages:   45,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
