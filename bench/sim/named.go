@@ -90,6 +90,9 @@ func (w *world) parts() []int64 {
 	return out
 }
 
+// wishesLeast is how many wishes make a part that means something.
+const wishesLeast = 20
+
 // judgePool: in saturation the pool is used, each team has its part, and who wants less than that has all it wants.
 func (w *world) judgePool(from, to time.Duration) {
 	got := int64(0)
@@ -107,6 +110,7 @@ func (w *world) judgePool(from, to time.Duration) {
 		t := &w.plan.teams[i]
 		part = max(1, part*(to-from).Milliseconds()/60_000)
 		switch {
+		case i == 0 && w.plan.modest && t.wished < wishesLeast: // too few to be a part of anything
 		case i == 0 && w.plan.modest:
 			w.measure(modestPart, int64(t.got)*1000/int64(max(1, t.wished)), "%s", said)
 		case t.class == "batch":

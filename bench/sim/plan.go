@@ -117,7 +117,7 @@ func drawPlan(seed uint64) plan {
 		sidecars: 2 + rng.IntN(6), duration: time.Duration(90+rng.IntN(90)) * time.Second,
 		driftMillionths: int64(pick(0, 500, 10_000, 50_000)),
 		dropMille:       pick(0, 5, 50, 150), repeatMille: pick(0, 20, 100), lateMille: pick(0, 10, 50),
-		goneMille: pick(0, 50, 300), overrunMille: pick(0, 50, 250),
+		goneMille: pick(0, 50, 300), overrunMille: pick(0, 50, 250, 1000),
 		faultMean: time.Duration(pick(2, 4, 8)) * time.Second,
 	}
 	for i := range 1 + rng.IntN(3) {

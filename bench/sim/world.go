@@ -144,7 +144,10 @@ func (w *world) playFor(d time.Duration) { w.playUntil(w.now + d) }
 // run plays the world to its end: load under faults, healing and rest, a saturated minute, rest.
 func (w *world) run() {
 	w.playUntil(w.plan.duration)
-	for w.events < eventsMin && w.now < loadMost && w.broken == nil {
+	dull := func() bool {
+		return w.events < eventsMin || len(w.plan.mix) > 0 && w.tally.injected() < faultsMin
+	}
+	for dull() && w.now < loadMost && w.broken == nil {
 		w.playFor(10 * time.Second)
 	}
 	w.heal()
@@ -159,7 +162,8 @@ func (w *world) run() {
 	w.judge()
 }
 
-// heal ends every fault. Of two processes with one memory one goes: the other is found out, or goes on.
+// heal ends every fault, and every incarnation that was cloned: or the one that is left might be found out at any later
+// time, and its share would be away for as long as it may still be in use.
 func (w *world) heal() {
 	w.note("", "heal")
 	w.faulty = false
@@ -169,6 +173,9 @@ func (w *world) heal() {
 		if s.twin != nil {
 			s.twin.die()
 			s.twin = nil
+		}
+		if s.p != nil && s.p.books.cloned {
+			s.kill(lost, time.Second)
 		}
 	}
 }

@@ -53,6 +53,9 @@ root of the repository: two figures are Go benchmarks. The exit status is 1 when
 				return err
 			}
 			if keep != "" {
+				if err := os.MkdirAll(keep, 0o755); err != nil {
+					return err
+				}
 				name := filepath.Join(keep, "quota-"+report.At.Format("2006-01-02")+".txt")
 				if err := os.WriteFile(name, []byte(text.String()), 0o644); err != nil {
 					return err

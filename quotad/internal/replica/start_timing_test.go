@@ -34,8 +34,10 @@ func BenchmarkStart(b *testing.B) {
 	fill(b, cfg)
 	var before, after runtime.MemStats
 	runtime.GC()
+	runtime.GC() // what pools hold goes at the second
 	runtime.ReadMemStats(&before)
 	n, stop := startNode(b, cfg)
+	runtime.GC()
 	runtime.GC()
 	runtime.ReadMemStats(&after)
 	n.View(func(m *Machine) {

@@ -204,6 +204,7 @@ func (s *Server) read(ctx context.Context, c *session, received <-chan *quotav1.
 				continue
 			}
 			if r := m.GetRenew(); r != nil && !c.begin(r) {
+				c.send(&quotav1.SessionResponse{Message: &quotav1.SessionResponse_Busy{Busy: &quotav1.Busy{Seq: r.GetSeq()}}})
 				continue
 			}
 			select {

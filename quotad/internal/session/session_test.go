@@ -435,7 +435,8 @@ func (n *slowNode) Propose(ctx context.Context, ops ...*raftlogv1.Op) ([]replica
 	return n.Node.Propose(ctx, ops...)
 }
 
-// TestRenewSentAgain: a renew that is sent again while it is under way is proposed once and answered once.
+// TestRenewSentAgain: a renew that is sent again while it is under way is proposed once and answered once;
+// until then its sender is told that quotad is busy.
 func TestRenewSentAgain(t *testing.T) {
 	p := newPlane(t)
 	p.apply(org())
@@ -449,7 +450,11 @@ func TestRenewSentAgain(t *testing.T) {
 	for range 3 {
 		renew(1)
 	}
-	s.query(&quotav1.UsageQuery{Id: 1, Team: "red"}) // what was sent before it has been read
+	for range 2 {
+		if b := until(s, (*quotav1.SessionResponse).GetBusy); b.GetSeq() != 1 {
+			t.Errorf("busy with %d", b.GetSeq())
+		}
+	}
 	close(slow.goOn)
 	seqs := []uint64{}
 	for range 2 {

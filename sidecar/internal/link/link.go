@@ -25,15 +25,21 @@ import (
 )
 
 const (
-	// A request waits 2.5 s for quotad, and an election takes most of that: the new leader must be found at once. A
-	// refused try costs little, so the pause stays short.
-	backoffMin = 20 * time.Millisecond
-	backoffMax = 200 * time.Millisecond
+	// A request waits 2.5 s for quotad, and an election takes most of that: the new leader must be found at once, so the
+	// pauses stay short. Later they grow with the time that was searched in vain: thousands of sidecars that come
+	// five times a second would keep a cluster down that is short of CPU.
+	backoffMin   = 20 * time.Millisecond
+	backoffMax   = 200 * time.Millisecond
+	backoffLater = 2 * time.Second
+	backoffPart  = 20 // of the time searched
 	// helloWait bounds the wait for Welcome. A node that knows no leader holds a hello for a while; one that is silent
 	// longer than that is asked again.
 	helloWait = 4 * time.Second
-	// replyWait bounds the wait for the answer to a Renew: a stopped or cut-off leader shows by its silence.
+	// replyWait bounds the wait for the answer to a Renew, or for a word that it is under way: a stopped or cut-off leader
+	// shows by its silence.
 	replyWait = 1500 * time.Millisecond
+	// busyWait bounds the wait for the answer, whatever is said meanwhile.
+	busyWait  = 10 * time.Second
 	checkWait = 250 * time.Millisecond
 	// queueMax bounds the messages waiting to be sent; beyond it Send refuses and the owners try again.
 	queueMax = 256
@@ -76,6 +82,7 @@ type Link struct {
 	end     context.CancelCauseFunc      // ends the session
 	state   State
 	waiting time.Time // when the oldest unanswered Renew was sent; zero when none is
+	busy    time.Time // when quotad last said that it is under way
 }
 
 // State is what the link knows of quotad, for /status and /readyz.
@@ -191,7 +198,7 @@ func (l *Link) find(ctx context.Context) *session {
 
 // court asks the node at an address, and the leader it names, until one welcomes us or the search ends.
 func (l *Link) court(ctx, search context.Context, address string) *session {
-	backoff := backoffMin
+	began, backoff := time.Now(), backoffMin
 	hint := ""
 	for {
 		at := cmp.Or(hint, address)
@@ -214,7 +221,7 @@ func (l *Link) court(ctx, search context.Context, address string) *session {
 			}
 		}
 		pause := backoff/2 + rand.N(backoff/2+1)
-		backoff = min(2*backoff, backoffMax)
+		backoff = min(2*backoff, max(backoffMax, min(time.Since(began)/backoffPart, backoffLater)))
 		select {
 		case <-search.Done():
 			return nil
@@ -337,10 +344,16 @@ func (l *Link) receive(s *session) error {
 		if err != nil {
 			return err
 		}
-		if m.GetRenewReply() != nil {
+		switch {
+		case m.GetRenewReply() != nil:
 			l.mu.Lock()
 			l.waiting = time.Time{}
 			l.mu.Unlock()
+		case m.GetBusy() != nil:
+			l.mu.Lock()
+			l.busy = time.Now()
+			l.mu.Unlock()
+			continue
 		}
 		l.handler.Handle(m)
 	}
@@ -360,7 +373,7 @@ func (l *Link) pump(s *session, queue <-chan *quotav1.SessionRequest) error {
 			}
 		case now := <-check.C:
 			l.mu.Lock()
-			late := !l.waiting.IsZero() && now.Sub(l.waiting) > replyWait
+			late := !l.waiting.IsZero() && (now.Sub(l.waiting) > replyWait && now.Sub(l.busy) > replyWait || now.Sub(l.waiting) > busyWait)
 			l.mu.Unlock()
 			if late {
 				return errors.New("quotad does not answer")

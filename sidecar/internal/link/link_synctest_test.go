@@ -31,6 +31,7 @@ type node struct {
 	leader string // that it names when it does not lead
 	hellos int
 	mute   bool // takes renews and does not answer
+	busy   bool // says of renews that they are under way
 	end    chan struct{}
 }
 
@@ -50,7 +51,7 @@ func (n *node) Session(stream grpc.BidiStreamingServer[quotav1.SessionRequest, q
 	}
 	n.mu.Lock()
 	n.hellos++
-	role, leader, mute, end := n.role, n.leader, n.mute, n.end
+	role, leader, mute, busy, end := n.role, n.leader, n.mute, n.busy, n.end
 	n.mu.Unlock()
 	switch role {
 	case hangs:
@@ -87,7 +88,12 @@ func (n *node) Session(stream grpc.BidiStreamingServer[quotav1.SessionRequest, q
 			if err != nil {
 				return
 			}
-			if r := m.GetRenew(); r != nil && !mute {
+			r := m.GetRenew()
+			switch {
+			case r == nil || mute:
+			case busy:
+				_ = stream.Send(&quotav1.SessionResponse{Message: &quotav1.SessionResponse_Busy{Busy: &quotav1.Busy{Seq: r.GetSeq()}}})
+			default:
 				_ = stream.Send(&quotav1.SessionResponse{Message: &quotav1.SessionResponse_RenewReply{
 					RenewReply: &quotav1.RenewReply{Seq: r.GetSeq()},
 				}})
@@ -288,6 +294,39 @@ func TestASilentLeaderIsLeft(t *testing.T) {
 		s.expect("disconnected", "connected to b")
 		if s.replies[len(s.replies)-1] != 1 {
 			s.t.Errorf("replies %v", s.replies)
+		}
+	})
+}
+
+// A leader that is slow says so to a renew that is sent again, and is not left for it, but not for ever.
+func TestABusyLeaderIsWaitedFor(t *testing.T) {
+	bubble(t, map[string]role{"a": leads}, []string{"a"}, func(s *side) {
+		s.nodes["a"].busy = true
+		s.nodes["a"].set(leads, "")
+		elapse(backoffMax)
+		s.events()
+		for waited := time.Duration(0); waited < busyWait; waited += replyWait / 2 {
+			s.expect()
+			s.link.Send(renew(1)) // the same one, as the lease machine does
+			elapse(replyWait / 2)
+		}
+		elapse(2*checkWait + backoffMax)
+		s.expect("disconnected", "connected to a")
+	})
+}
+
+// Sidecars that search in vain for long do not ask five times a second for ever.
+func TestASearchInVainSlowsDown(t *testing.T) {
+	bubble(t, map[string]role{"a": follows}, []string{"a"}, func(s *side) {
+		elapse(2 * time.Second)
+		if early := s.nodes["a"].asked(); early < int(2*time.Second/backoffMax) {
+			t.Errorf("asked %d times in the time of a failover", early)
+		}
+		elapse(time.Minute)
+		before := s.nodes["a"].asked()
+		elapse(time.Minute)
+		if late := s.nodes["a"].asked() - before; late > int(time.Minute/(backoffLater/2)) || late < int(time.Minute/backoffLater) {
+			t.Errorf("asked %d times in a minute", late)
 		}
 	})
 }

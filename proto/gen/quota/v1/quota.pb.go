@@ -438,6 +438,7 @@ type SessionResponse struct {
 	//	*SessionResponse_FileFinalReply
 	//	*SessionResponse_UsageResult
 	//	*SessionResponse_Wake
+	//	*SessionResponse_Busy
 	Message       isSessionResponse_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -552,6 +553,15 @@ func (x *SessionResponse) GetWake() *Wake {
 	return nil
 }
 
+func (x *SessionResponse) GetBusy() *Busy {
+	if x != nil {
+		if x, ok := x.Message.(*SessionResponse_Busy); ok {
+			return x.Busy
+		}
+	}
+	return nil
+}
+
 type isSessionResponse_Message interface {
 	isSessionResponse_Message()
 }
@@ -596,6 +606,11 @@ type SessionResponse_Wake struct {
 	Wake *Wake `protobuf:"bytes,8,opt,name=wake,proto3,oneof"`
 }
 
+type SessionResponse_Busy struct {
+	// The renew that was sent again is under way.
+	Busy *Busy `protobuf:"bytes,9,opt,name=busy,proto3,oneof"`
+}
+
 func (*SessionResponse_Welcome) isSessionResponse_Message() {}
 
 func (*SessionResponse_RenewReply) isSessionResponse_Message() {}
@@ -611,6 +626,8 @@ func (*SessionResponse_FileFinalReply) isSessionResponse_Message() {}
 func (*SessionResponse_UsageResult) isSessionResponse_Message() {}
 
 func (*SessionResponse_Wake) isSessionResponse_Message() {}
+
+func (*SessionResponse_Busy) isSessionResponse_Message() {}
 
 // Hello opens a session.
 type Hello struct {
@@ -1746,6 +1763,53 @@ func (*Wake) Descriptor() ([]byte, []int) {
 	return file_quota_v1_quota_proto_rawDescGZIP(), []int{15}
 }
 
+// Busy answers a Renew that was sent again while its entry is under way: quotad is slow and not gone. A sidecar that left
+// for another node, and all others with it, would make it slower.
+type Busy struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The Renew's seq.
+	Seq           uint64 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Busy) Reset() {
+	*x = Busy{}
+	mi := &file_quota_v1_quota_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Busy) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Busy) ProtoMessage() {}
+
+func (x *Busy) ProtoReflect() protoreflect.Message {
+	mi := &file_quota_v1_quota_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Busy.ProtoReflect.Descriptor instead.
+func (*Busy) Descriptor() ([]byte, []int) {
+	return file_quota_v1_quota_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *Busy) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
 // ConfigAck says a snapshot is in force.
 type ConfigAck struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1757,7 +1821,7 @@ type ConfigAck struct {
 
 func (x *ConfigAck) Reset() {
 	*x = ConfigAck{}
-	mi := &file_quota_v1_quota_proto_msgTypes[16]
+	mi := &file_quota_v1_quota_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1769,7 +1833,7 @@ func (x *ConfigAck) String() string {
 func (*ConfigAck) ProtoMessage() {}
 
 func (x *ConfigAck) ProtoReflect() protoreflect.Message {
-	mi := &file_quota_v1_quota_proto_msgTypes[16]
+	mi := &file_quota_v1_quota_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1782,7 +1846,7 @@ func (x *ConfigAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigAck.ProtoReflect.Descriptor instead.
 func (*ConfigAck) Descriptor() ([]byte, []int) {
-	return file_quota_v1_quota_proto_rawDescGZIP(), []int{16}
+	return file_quota_v1_quota_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ConfigAck) GetVersion() uint64 {
@@ -1810,7 +1874,7 @@ type UsageBatch struct {
 
 func (x *UsageBatch) Reset() {
 	*x = UsageBatch{}
-	mi := &file_quota_v1_quota_proto_msgTypes[17]
+	mi := &file_quota_v1_quota_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1822,7 +1886,7 @@ func (x *UsageBatch) String() string {
 func (*UsageBatch) ProtoMessage() {}
 
 func (x *UsageBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_quota_v1_quota_proto_msgTypes[17]
+	mi := &file_quota_v1_quota_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1835,7 +1899,7 @@ func (x *UsageBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageBatch.ProtoReflect.Descriptor instead.
 func (*UsageBatch) Descriptor() ([]byte, []int) {
-	return file_quota_v1_quota_proto_rawDescGZIP(), []int{17}
+	return file_quota_v1_quota_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *UsageBatch) GetSource() string {
@@ -1901,7 +1965,7 @@ type UsageRow struct {
 
 func (x *UsageRow) Reset() {
 	*x = UsageRow{}
-	mi := &file_quota_v1_quota_proto_msgTypes[18]
+	mi := &file_quota_v1_quota_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1913,7 +1977,7 @@ func (x *UsageRow) String() string {
 func (*UsageRow) ProtoMessage() {}
 
 func (x *UsageRow) ProtoReflect() protoreflect.Message {
-	mi := &file_quota_v1_quota_proto_msgTypes[18]
+	mi := &file_quota_v1_quota_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1926,7 +1990,7 @@ func (x *UsageRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageRow.ProtoReflect.Descriptor instead.
 func (*UsageRow) Descriptor() ([]byte, []int) {
-	return file_quota_v1_quota_proto_rawDescGZIP(), []int{18}
+	return file_quota_v1_quota_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *UsageRow) GetHourMs() int64 {
@@ -2033,7 +2097,7 @@ type UsageAck struct {
 
 func (x *UsageAck) Reset() {
 	*x = UsageAck{}
-	mi := &file_quota_v1_quota_proto_msgTypes[19]
+	mi := &file_quota_v1_quota_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2045,7 +2109,7 @@ func (x *UsageAck) String() string {
 func (*UsageAck) ProtoMessage() {}
 
 func (x *UsageAck) ProtoReflect() protoreflect.Message {
-	mi := &file_quota_v1_quota_proto_msgTypes[19]
+	mi := &file_quota_v1_quota_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2058,7 +2122,7 @@ func (x *UsageAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageAck.ProtoReflect.Descriptor instead.
 func (*UsageAck) Descriptor() ([]byte, []int) {
-	return file_quota_v1_quota_proto_rawDescGZIP(), []int{19}
+	return file_quota_v1_quota_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *UsageAck) GetSource() string {
@@ -2094,7 +2158,7 @@ type UsageQuery struct {
 
 func (x *UsageQuery) Reset() {
 	*x = UsageQuery{}
-	mi := &file_quota_v1_quota_proto_msgTypes[20]
+	mi := &file_quota_v1_quota_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2106,7 +2170,7 @@ func (x *UsageQuery) String() string {
 func (*UsageQuery) ProtoMessage() {}
 
 func (x *UsageQuery) ProtoReflect() protoreflect.Message {
-	mi := &file_quota_v1_quota_proto_msgTypes[20]
+	mi := &file_quota_v1_quota_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2119,7 +2183,7 @@ func (x *UsageQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageQuery.ProtoReflect.Descriptor instead.
 func (*UsageQuery) Descriptor() ([]byte, []int) {
-	return file_quota_v1_quota_proto_rawDescGZIP(), []int{20}
+	return file_quota_v1_quota_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *UsageQuery) GetId() uint64 {
@@ -2172,7 +2236,7 @@ type UsageResult struct {
 
 func (x *UsageResult) Reset() {
 	*x = UsageResult{}
-	mi := &file_quota_v1_quota_proto_msgTypes[21]
+	mi := &file_quota_v1_quota_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2184,7 +2248,7 @@ func (x *UsageResult) String() string {
 func (*UsageResult) ProtoMessage() {}
 
 func (x *UsageResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quota_v1_quota_proto_msgTypes[21]
+	mi := &file_quota_v1_quota_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2197,7 +2261,7 @@ func (x *UsageResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageResult.ProtoReflect.Descriptor instead.
 func (*UsageResult) Descriptor() ([]byte, []int) {
-	return file_quota_v1_quota_proto_rawDescGZIP(), []int{21}
+	return file_quota_v1_quota_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *UsageResult) GetId() uint64 {
@@ -2244,7 +2308,7 @@ type Snapshot struct {
 
 func (x *Snapshot) Reset() {
 	*x = Snapshot{}
-	mi := &file_quota_v1_quota_proto_msgTypes[22]
+	mi := &file_quota_v1_quota_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2256,7 +2320,7 @@ func (x *Snapshot) String() string {
 func (*Snapshot) ProtoMessage() {}
 
 func (x *Snapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_quota_v1_quota_proto_msgTypes[22]
+	mi := &file_quota_v1_quota_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2269,7 +2333,7 @@ func (x *Snapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Snapshot.ProtoReflect.Descriptor instead.
 func (*Snapshot) Descriptor() ([]byte, []int) {
-	return file_quota_v1_quota_proto_rawDescGZIP(), []int{22}
+	return file_quota_v1_quota_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Snapshot) GetVersion() uint64 {
@@ -2360,7 +2424,7 @@ type Key struct {
 
 func (x *Key) Reset() {
 	*x = Key{}
-	mi := &file_quota_v1_quota_proto_msgTypes[23]
+	mi := &file_quota_v1_quota_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2372,7 +2436,7 @@ func (x *Key) String() string {
 func (*Key) ProtoMessage() {}
 
 func (x *Key) ProtoReflect() protoreflect.Message {
-	mi := &file_quota_v1_quota_proto_msgTypes[23]
+	mi := &file_quota_v1_quota_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2385,7 +2449,7 @@ func (x *Key) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Key.ProtoReflect.Descriptor instead.
 func (*Key) Descriptor() ([]byte, []int) {
-	return file_quota_v1_quota_proto_rawDescGZIP(), []int{23}
+	return file_quota_v1_quota_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Key) GetId() string {
@@ -2522,7 +2586,7 @@ type Resource struct {
 
 func (x *Resource) Reset() {
 	*x = Resource{}
-	mi := &file_quota_v1_quota_proto_msgTypes[24]
+	mi := &file_quota_v1_quota_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2534,7 +2598,7 @@ func (x *Resource) String() string {
 func (*Resource) ProtoMessage() {}
 
 func (x *Resource) ProtoReflect() protoreflect.Message {
-	mi := &file_quota_v1_quota_proto_msgTypes[24]
+	mi := &file_quota_v1_quota_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2547,7 +2611,7 @@ func (x *Resource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resource.ProtoReflect.Descriptor instead.
 func (*Resource) Descriptor() ([]byte, []int) {
-	return file_quota_v1_quota_proto_rawDescGZIP(), []int{24}
+	return file_quota_v1_quota_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Resource) GetId() uint64 {
@@ -2645,7 +2709,7 @@ type Alias struct {
 
 func (x *Alias) Reset() {
 	*x = Alias{}
-	mi := &file_quota_v1_quota_proto_msgTypes[25]
+	mi := &file_quota_v1_quota_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2657,7 +2721,7 @@ func (x *Alias) String() string {
 func (*Alias) ProtoMessage() {}
 
 func (x *Alias) ProtoReflect() protoreflect.Message {
-	mi := &file_quota_v1_quota_proto_msgTypes[25]
+	mi := &file_quota_v1_quota_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2670,7 +2734,7 @@ func (x *Alias) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alias.ProtoReflect.Descriptor instead.
 func (*Alias) Descriptor() ([]byte, []int) {
-	return file_quota_v1_quota_proto_rawDescGZIP(), []int{25}
+	return file_quota_v1_quota_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Alias) GetName() string {
@@ -2744,7 +2808,7 @@ type Target struct {
 
 func (x *Target) Reset() {
 	*x = Target{}
-	mi := &file_quota_v1_quota_proto_msgTypes[26]
+	mi := &file_quota_v1_quota_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2756,7 +2820,7 @@ func (x *Target) String() string {
 func (*Target) ProtoMessage() {}
 
 func (x *Target) ProtoReflect() protoreflect.Message {
-	mi := &file_quota_v1_quota_proto_msgTypes[26]
+	mi := &file_quota_v1_quota_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2769,7 +2833,7 @@ func (x *Target) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Target.ProtoReflect.Descriptor instead.
 func (*Target) Descriptor() ([]byte, []int) {
-	return file_quota_v1_quota_proto_rawDescGZIP(), []int{26}
+	return file_quota_v1_quota_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Target) GetDeployment() string {
@@ -2810,7 +2874,7 @@ type Timeouts struct {
 
 func (x *Timeouts) Reset() {
 	*x = Timeouts{}
-	mi := &file_quota_v1_quota_proto_msgTypes[27]
+	mi := &file_quota_v1_quota_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2822,7 +2886,7 @@ func (x *Timeouts) String() string {
 func (*Timeouts) ProtoMessage() {}
 
 func (x *Timeouts) ProtoReflect() protoreflect.Message {
-	mi := &file_quota_v1_quota_proto_msgTypes[27]
+	mi := &file_quota_v1_quota_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2835,7 +2899,7 @@ func (x *Timeouts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timeouts.ProtoReflect.Descriptor instead.
 func (*Timeouts) Descriptor() ([]byte, []int) {
-	return file_quota_v1_quota_proto_rawDescGZIP(), []int{27}
+	return file_quota_v1_quota_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Timeouts) GetConnectMs() int64 {
@@ -2901,7 +2965,7 @@ type Deployment struct {
 
 func (x *Deployment) Reset() {
 	*x = Deployment{}
-	mi := &file_quota_v1_quota_proto_msgTypes[28]
+	mi := &file_quota_v1_quota_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2913,7 +2977,7 @@ func (x *Deployment) String() string {
 func (*Deployment) ProtoMessage() {}
 
 func (x *Deployment) ProtoReflect() protoreflect.Message {
-	mi := &file_quota_v1_quota_proto_msgTypes[28]
+	mi := &file_quota_v1_quota_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2926,7 +2990,7 @@ func (x *Deployment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Deployment.ProtoReflect.Descriptor instead.
 func (*Deployment) Descriptor() ([]byte, []int) {
-	return file_quota_v1_quota_proto_rawDescGZIP(), []int{28}
+	return file_quota_v1_quota_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Deployment) GetId() string {
@@ -3035,7 +3099,7 @@ type PriceVersion struct {
 
 func (x *PriceVersion) Reset() {
 	*x = PriceVersion{}
-	mi := &file_quota_v1_quota_proto_msgTypes[29]
+	mi := &file_quota_v1_quota_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3047,7 +3111,7 @@ func (x *PriceVersion) String() string {
 func (*PriceVersion) ProtoMessage() {}
 
 func (x *PriceVersion) ProtoReflect() protoreflect.Message {
-	mi := &file_quota_v1_quota_proto_msgTypes[29]
+	mi := &file_quota_v1_quota_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3060,7 +3124,7 @@ func (x *PriceVersion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PriceVersion.ProtoReflect.Descriptor instead.
 func (*PriceVersion) Descriptor() ([]byte, []int) {
-	return file_quota_v1_quota_proto_rawDescGZIP(), []int{29}
+	return file_quota_v1_quota_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *PriceVersion) GetId() string {
@@ -3105,7 +3169,7 @@ type Price struct {
 
 func (x *Price) Reset() {
 	*x = Price{}
-	mi := &file_quota_v1_quota_proto_msgTypes[30]
+	mi := &file_quota_v1_quota_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3117,7 +3181,7 @@ func (x *Price) String() string {
 func (*Price) ProtoMessage() {}
 
 func (x *Price) ProtoReflect() protoreflect.Message {
-	mi := &file_quota_v1_quota_proto_msgTypes[30]
+	mi := &file_quota_v1_quota_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3130,7 +3194,7 @@ func (x *Price) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Price.ProtoReflect.Descriptor instead.
 func (*Price) Descriptor() ([]byte, []int) {
-	return file_quota_v1_quota_proto_rawDescGZIP(), []int{30}
+	return file_quota_v1_quota_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Price) GetName() string {
@@ -3186,7 +3250,7 @@ type Credentials struct {
 
 func (x *Credentials) Reset() {
 	*x = Credentials{}
-	mi := &file_quota_v1_quota_proto_msgTypes[31]
+	mi := &file_quota_v1_quota_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3198,7 +3262,7 @@ func (x *Credentials) String() string {
 func (*Credentials) ProtoMessage() {}
 
 func (x *Credentials) ProtoReflect() protoreflect.Message {
-	mi := &file_quota_v1_quota_proto_msgTypes[31]
+	mi := &file_quota_v1_quota_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3211,7 +3275,7 @@ func (x *Credentials) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Credentials.ProtoReflect.Descriptor instead.
 func (*Credentials) Descriptor() ([]byte, []int) {
-	return file_quota_v1_quota_proto_rawDescGZIP(), []int{31}
+	return file_quota_v1_quota_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Credentials) GetItems() []*Credential {
@@ -3236,7 +3300,7 @@ type Credential struct {
 
 func (x *Credential) Reset() {
 	*x = Credential{}
-	mi := &file_quota_v1_quota_proto_msgTypes[32]
+	mi := &file_quota_v1_quota_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3248,7 +3312,7 @@ func (x *Credential) String() string {
 func (*Credential) ProtoMessage() {}
 
 func (x *Credential) ProtoReflect() protoreflect.Message {
-	mi := &file_quota_v1_quota_proto_msgTypes[32]
+	mi := &file_quota_v1_quota_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3261,7 +3325,7 @@ func (x *Credential) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Credential.ProtoReflect.Descriptor instead.
 func (*Credential) Descriptor() ([]byte, []int) {
-	return file_quota_v1_quota_proto_rawDescGZIP(), []int{32}
+	return file_quota_v1_quota_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Credential) GetName() string {
@@ -3301,7 +3365,7 @@ const file_quota_v1_quota_proto_rawDesc = "" +
 	"file_final\x18\x05 \x01(\v2\x13.quota.v1.FileFinalH\x00R\tfileFinal\x127\n" +
 	"\vusage_query\x18\x06 \x01(\v2\x14.quota.v1.UsageQueryH\x00R\n" +
 	"usageQueryB\t\n" +
-	"\amessage\"\xcc\x03\n" +
+	"\amessage\"\xf2\x03\n" +
 	"\x0fSessionResponse\x12-\n" +
 	"\awelcome\x18\x01 \x01(\v2\x11.quota.v1.WelcomeH\x00R\awelcome\x127\n" +
 	"\vrenew_reply\x18\x02 \x01(\v2\x14.quota.v1.RenewReplyH\x00R\n" +
@@ -3311,7 +3375,8 @@ const file_quota_v1_quota_proto_rawDesc = "" +
 	"\tusage_ack\x18\x05 \x01(\v2\x12.quota.v1.UsageAckH\x00R\busageAck\x12D\n" +
 	"\x10file_final_reply\x18\x06 \x01(\v2\x18.quota.v1.FileFinalReplyH\x00R\x0efileFinalReply\x12:\n" +
 	"\fusage_result\x18\a \x01(\v2\x15.quota.v1.UsageResultH\x00R\vusageResult\x12$\n" +
-	"\x04wake\x18\b \x01(\v2\x0e.quota.v1.WakeH\x00R\x04wakeB\t\n" +
+	"\x04wake\x18\b \x01(\v2\x0e.quota.v1.WakeH\x00R\x04wake\x12$\n" +
+	"\x04busy\x18\t \x01(\v2\x0e.quota.v1.BusyH\x00R\x04busyB\t\n" +
 	"\amessage\"\xa1\x01\n" +
 	"\x05Hello\x12\x1a\n" +
 	"\bidentity\x18\x01 \x01(\tR\bidentity\x12 \n" +
@@ -3398,7 +3463,9 @@ const file_quota_v1_quota_proto_rawDesc = "" +
 	"\x0eFileFinalReply\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\x04R\vincarnation\x12\x12\n" +
 	"\x04done\x18\x02 \x01(\bR\x04done\"\x06\n" +
-	"\x04Wake\"%\n" +
+	"\x04Wake\"\x18\n" +
+	"\x04Busy\x12\x10\n" +
+	"\x03seq\x18\x01 \x01(\x04R\x03seq\"%\n" +
 	"\tConfigAck\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\"~\n" +
 	"\n" +
@@ -3578,7 +3645,7 @@ func file_quota_v1_quota_proto_rawDescGZIP() []byte {
 }
 
 var file_quota_v1_quota_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_quota_v1_quota_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_quota_v1_quota_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_quota_v1_quota_proto_goTypes = []any{
 	(Shortage)(0),           // 0: quota.v1.Shortage
 	(Outage)(0),             // 1: quota.v1.Outage
@@ -3600,71 +3667,73 @@ var file_quota_v1_quota_proto_goTypes = []any{
 	(*FileFinal)(nil),       // 17: quota.v1.FileFinal
 	(*FileFinalReply)(nil),  // 18: quota.v1.FileFinalReply
 	(*Wake)(nil),            // 19: quota.v1.Wake
-	(*ConfigAck)(nil),       // 20: quota.v1.ConfigAck
-	(*UsageBatch)(nil),      // 21: quota.v1.UsageBatch
-	(*UsageRow)(nil),        // 22: quota.v1.UsageRow
-	(*UsageAck)(nil),        // 23: quota.v1.UsageAck
-	(*UsageQuery)(nil),      // 24: quota.v1.UsageQuery
-	(*UsageResult)(nil),     // 25: quota.v1.UsageResult
-	(*Snapshot)(nil),        // 26: quota.v1.Snapshot
-	(*Key)(nil),             // 27: quota.v1.Key
-	(*Resource)(nil),        // 28: quota.v1.Resource
-	(*Alias)(nil),           // 29: quota.v1.Alias
-	(*Target)(nil),          // 30: quota.v1.Target
-	(*Timeouts)(nil),        // 31: quota.v1.Timeouts
-	(*Deployment)(nil),      // 32: quota.v1.Deployment
-	(*PriceVersion)(nil),    // 33: quota.v1.PriceVersion
-	(*Price)(nil),           // 34: quota.v1.Price
-	(*Credentials)(nil),     // 35: quota.v1.Credentials
-	(*Credential)(nil),      // 36: quota.v1.Credential
-	(*v1.Tokens)(nil),       // 37: usage.v1.Tokens
+	(*Busy)(nil),            // 20: quota.v1.Busy
+	(*ConfigAck)(nil),       // 21: quota.v1.ConfigAck
+	(*UsageBatch)(nil),      // 22: quota.v1.UsageBatch
+	(*UsageRow)(nil),        // 23: quota.v1.UsageRow
+	(*UsageAck)(nil),        // 24: quota.v1.UsageAck
+	(*UsageQuery)(nil),      // 25: quota.v1.UsageQuery
+	(*UsageResult)(nil),     // 26: quota.v1.UsageResult
+	(*Snapshot)(nil),        // 27: quota.v1.Snapshot
+	(*Key)(nil),             // 28: quota.v1.Key
+	(*Resource)(nil),        // 29: quota.v1.Resource
+	(*Alias)(nil),           // 30: quota.v1.Alias
+	(*Target)(nil),          // 31: quota.v1.Target
+	(*Timeouts)(nil),        // 32: quota.v1.Timeouts
+	(*Deployment)(nil),      // 33: quota.v1.Deployment
+	(*PriceVersion)(nil),    // 34: quota.v1.PriceVersion
+	(*Price)(nil),           // 35: quota.v1.Price
+	(*Credentials)(nil),     // 36: quota.v1.Credentials
+	(*Credential)(nil),      // 37: quota.v1.Credential
+	(*v1.Tokens)(nil),       // 38: usage.v1.Tokens
 }
 var file_quota_v1_quota_proto_depIdxs = []int32{
 	6,  // 0: quota.v1.SessionRequest.hello:type_name -> quota.v1.Hello
 	10, // 1: quota.v1.SessionRequest.renew:type_name -> quota.v1.Renew
-	20, // 2: quota.v1.SessionRequest.config_ack:type_name -> quota.v1.ConfigAck
-	21, // 3: quota.v1.SessionRequest.usage_batch:type_name -> quota.v1.UsageBatch
+	21, // 2: quota.v1.SessionRequest.config_ack:type_name -> quota.v1.ConfigAck
+	22, // 3: quota.v1.SessionRequest.usage_batch:type_name -> quota.v1.UsageBatch
 	17, // 4: quota.v1.SessionRequest.file_final:type_name -> quota.v1.FileFinal
-	24, // 5: quota.v1.SessionRequest.usage_query:type_name -> quota.v1.UsageQuery
+	25, // 5: quota.v1.SessionRequest.usage_query:type_name -> quota.v1.UsageQuery
 	7,  // 6: quota.v1.SessionResponse.welcome:type_name -> quota.v1.Welcome
 	13, // 7: quota.v1.SessionResponse.renew_reply:type_name -> quota.v1.RenewReply
-	26, // 8: quota.v1.SessionResponse.snapshot:type_name -> quota.v1.Snapshot
-	35, // 9: quota.v1.SessionResponse.credentials:type_name -> quota.v1.Credentials
-	23, // 10: quota.v1.SessionResponse.usage_ack:type_name -> quota.v1.UsageAck
+	27, // 8: quota.v1.SessionResponse.snapshot:type_name -> quota.v1.Snapshot
+	36, // 9: quota.v1.SessionResponse.credentials:type_name -> quota.v1.Credentials
+	24, // 10: quota.v1.SessionResponse.usage_ack:type_name -> quota.v1.UsageAck
 	18, // 11: quota.v1.SessionResponse.file_final_reply:type_name -> quota.v1.FileFinalReply
-	25, // 12: quota.v1.SessionResponse.usage_result:type_name -> quota.v1.UsageResult
+	26, // 12: quota.v1.SessionResponse.usage_result:type_name -> quota.v1.UsageResult
 	19, // 13: quota.v1.SessionResponse.wake:type_name -> quota.v1.Wake
-	9,  // 14: quota.v1.Renew.counters:type_name -> quota.v1.Counter
-	11, // 15: quota.v1.Renew.asks:type_name -> quota.v1.Ask
-	12, // 16: quota.v1.Ask.needs:type_name -> quota.v1.Need
-	14, // 17: quota.v1.RenewReply.grants:type_name -> quota.v1.Grant
-	15, // 18: quota.v1.RenewReply.asks:type_name -> quota.v1.AskResult
-	16, // 19: quota.v1.RenewReply.shares:type_name -> quota.v1.Share
-	0,  // 20: quota.v1.Grant.shortage:type_name -> quota.v1.Shortage
-	0,  // 21: quota.v1.AskResult.shortage:type_name -> quota.v1.Shortage
-	9,  // 22: quota.v1.FileFinal.counters:type_name -> quota.v1.Counter
-	22, // 23: quota.v1.UsageBatch.rows:type_name -> quota.v1.UsageRow
-	37, // 24: quota.v1.UsageRow.tokens:type_name -> usage.v1.Tokens
-	22, // 25: quota.v1.UsageResult.rows:type_name -> quota.v1.UsageRow
-	27, // 26: quota.v1.Snapshot.keys:type_name -> quota.v1.Key
-	29, // 27: quota.v1.Snapshot.aliases:type_name -> quota.v1.Alias
-	32, // 28: quota.v1.Snapshot.deployments:type_name -> quota.v1.Deployment
-	28, // 29: quota.v1.Snapshot.resources:type_name -> quota.v1.Resource
-	33, // 30: quota.v1.Snapshot.prices:type_name -> quota.v1.PriceVersion
-	1,  // 31: quota.v1.Key.outage:type_name -> quota.v1.Outage
-	2,  // 32: quota.v1.Resource.kind:type_name -> quota.v1.Kind
-	3,  // 33: quota.v1.Resource.each:type_name -> quota.v1.Each
-	30, // 34: quota.v1.Alias.targets:type_name -> quota.v1.Target
-	31, // 35: quota.v1.Alias.timeouts:type_name -> quota.v1.Timeouts
-	34, // 36: quota.v1.PriceVersion.prices:type_name -> quota.v1.Price
-	36, // 37: quota.v1.Credentials.items:type_name -> quota.v1.Credential
-	4,  // 38: quota.v1.QuotaService.Session:input_type -> quota.v1.SessionRequest
-	5,  // 39: quota.v1.QuotaService.Session:output_type -> quota.v1.SessionResponse
-	39, // [39:40] is the sub-list for method output_type
-	38, // [38:39] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	20, // 14: quota.v1.SessionResponse.busy:type_name -> quota.v1.Busy
+	9,  // 15: quota.v1.Renew.counters:type_name -> quota.v1.Counter
+	11, // 16: quota.v1.Renew.asks:type_name -> quota.v1.Ask
+	12, // 17: quota.v1.Ask.needs:type_name -> quota.v1.Need
+	14, // 18: quota.v1.RenewReply.grants:type_name -> quota.v1.Grant
+	15, // 19: quota.v1.RenewReply.asks:type_name -> quota.v1.AskResult
+	16, // 20: quota.v1.RenewReply.shares:type_name -> quota.v1.Share
+	0,  // 21: quota.v1.Grant.shortage:type_name -> quota.v1.Shortage
+	0,  // 22: quota.v1.AskResult.shortage:type_name -> quota.v1.Shortage
+	9,  // 23: quota.v1.FileFinal.counters:type_name -> quota.v1.Counter
+	23, // 24: quota.v1.UsageBatch.rows:type_name -> quota.v1.UsageRow
+	38, // 25: quota.v1.UsageRow.tokens:type_name -> usage.v1.Tokens
+	23, // 26: quota.v1.UsageResult.rows:type_name -> quota.v1.UsageRow
+	28, // 27: quota.v1.Snapshot.keys:type_name -> quota.v1.Key
+	30, // 28: quota.v1.Snapshot.aliases:type_name -> quota.v1.Alias
+	33, // 29: quota.v1.Snapshot.deployments:type_name -> quota.v1.Deployment
+	29, // 30: quota.v1.Snapshot.resources:type_name -> quota.v1.Resource
+	34, // 31: quota.v1.Snapshot.prices:type_name -> quota.v1.PriceVersion
+	1,  // 32: quota.v1.Key.outage:type_name -> quota.v1.Outage
+	2,  // 33: quota.v1.Resource.kind:type_name -> quota.v1.Kind
+	3,  // 34: quota.v1.Resource.each:type_name -> quota.v1.Each
+	31, // 35: quota.v1.Alias.targets:type_name -> quota.v1.Target
+	32, // 36: quota.v1.Alias.timeouts:type_name -> quota.v1.Timeouts
+	35, // 37: quota.v1.PriceVersion.prices:type_name -> quota.v1.Price
+	37, // 38: quota.v1.Credentials.items:type_name -> quota.v1.Credential
+	4,  // 39: quota.v1.QuotaService.Session:input_type -> quota.v1.SessionRequest
+	5,  // 40: quota.v1.QuotaService.Session:output_type -> quota.v1.SessionResponse
+	40, // [40:41] is the sub-list for method output_type
+	39, // [39:40] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_quota_v1_quota_proto_init() }
@@ -3689,6 +3758,7 @@ func file_quota_v1_quota_proto_init() {
 		(*SessionResponse_FileFinalReply)(nil),
 		(*SessionResponse_UsageResult)(nil),
 		(*SessionResponse_Wake)(nil),
+		(*SessionResponse_Busy)(nil),
 	}
 	file_quota_v1_quota_proto_msgTypes[5].OneofWrappers = []any{}
 	type x struct{}
@@ -3697,7 +3767,7 @@ func file_quota_v1_quota_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quota_v1_quota_proto_rawDesc), len(file_quota_v1_quota_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   33,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
