@@ -180,9 +180,8 @@ func TestAMixedClusterRefusesWhatSomeDoNotKnow(t *testing.T) {
 		isOlder(t, "RemoveMember", leader.RemoveMember(ctxFor(t), leaderOther(leader, rest).cfg.ID, false), name)
 		_, err = leader.Restore(ctxFor(t), strings.NewReader("anything"), false, "ops", "")
 		isOlder(t, "Restore", err, name)
-		for _, o := range []*raftlogv1.Object{
-			poolObject("new"), object("currency", "org", `{"code":"INR"}`), object("team", "t2", string(registry.Team{ID: "t2", Weight: 1, RunBudget: &registry.RunBudget{MaxCalls: 5, Lifetime: 60_000}}.Object().Spec)),
-		} {
+		runs := registry.Team{ID: "t2", Weight: 1, RunBudget: &registry.RunBudget{MaxCalls: 5, Lifetime: 60_000}}.Object()
+		for _, o := range []*raftlogv1.Object{poolObject("new"), object("currency", "org", `{"code":"INR"}`), objectTo(runs)} {
 			_, err = leader.Propose(ctxFor(t), changeOp(o))
 			isOlder(t, "change of "+o.GetKind(), err, name)
 		}
