@@ -130,9 +130,13 @@ func (a *account) recorded(f *quotav1.FileFinal, as fate) {
 }
 
 // claims is how much more of a run an old state of a journal says was spent than quotad knows of. A counter of a run may
-// have been closed and begun anew, so that its total says nothing of what was spent before.
+// have been closed and begun anew, so that its total says nothing of what was spent before; of a state from before the
+// last renew nothing is booked.
 func (a *account) claims(f *quotav1.FileFinal, b *balance) int64 {
 	l := a.sidecar.w.quotad.l
+	if m, ok := l.MemberState(a.incarnation); ok && f.Seq < m.Seq {
+		return 0
+	}
 	for _, c := range f.Counters {
 		if r, _ := l.Resource(c.Resource); r.Of != b.truth.id || r.Name != b.truth.name {
 			continue
