@@ -93,12 +93,18 @@ func (s *Store) open(cfg Config, log *zap.Logger) (err error) {
 	if err := tidy(s.dir, cfg.CompactBytes, log); err != nil {
 		return err
 	}
-	s.raft, err = raftboltdb.New(raftboltdb.Options{
-		Path: path,
-		// The free list of a log that was just truncated is long; writing it at each append would cost more than
-		// the append.
-		BoltOptions: &bbolt.Options{Timeout: openTimeout, NoFreelistSync: true, FreelistType: bbolt.FreelistMapType},
+	err = guardDamage(func() (err error) {
+		s.raft, err = raftboltdb.New(raftboltdb.Options{
+			Path: path,
+			// The free list of a log that was just truncated is long; writing it at each append would cost more than
+			// the append. Instead it is found at the start, by way of all pages.
+			BoltOptions: &bbolt.Options{Timeout: openTimeout, NoFreelistSync: true, FreelistType: bbolt.FreelistMapType},
+		})
+		return err
 	})
+	if errors.Is(err, ErrDamaged) {
+		return fmt.Errorf("%s: %w: %w", path, ErrLogDamaged, err)
+	}
 	if err != nil {
 		return fmt.Errorf("open raft log: %w", err)
 	}
