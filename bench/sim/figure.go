@@ -158,7 +158,7 @@ func (p *process) judgeFailover(v lease.Verdict) {
 	since := now - last.at
 	calm := func(at time.Duration) bool { return now-at > untouched }
 	switch {
-	case last.gap == 0, last.gap > failover, since > 4*time.Second, q.losses[1].gap > 0 && !calm(q.losses[1].at):
+	case last.gap == 0, last.gap > failover, since > 4*time.Second, q.losses[1].gap > 0 && !calm(q.losses[1].at+q.losses[1].gap):
 		return
 	case v.Waited > since+100*time.Millisecond: // something else kept it waiting already
 		return

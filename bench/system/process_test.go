@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -156,7 +157,7 @@ func (p *process) term(t *testing.T) {
 }
 
 // freePort finds a port nobody listens on, below those the system gives to outgoing connections: one of these may be
-// taken before our process listens. Should that happen all the same, the tests fail loudly.
+// taken before our process listens. It is not found twice. Should it be taken all the same, the tests fail loudly.
 func freePort(t *testing.T) string {
 	t.Helper()
 	for range 100 {
@@ -165,8 +166,14 @@ func freePort(t *testing.T) string {
 			continue
 		}
 		_ = l.Close()
+		if _, given := portsGiven.LoadOrStore(l.Addr().String(), true); given {
+			continue
+		}
 		return l.Addr().String()
 	}
 	t.Fatal("every port is taken")
 	return ""
 }
+
+// portsGiven are those that freePort has found, and whoever asked may not listen on yet.
+var portsGiven sync.Map
