@@ -6,15 +6,20 @@ import (
 	"testing"
 )
 
+// kept are seeds that once failed.
+var kept = []uint64{
+	667, // a failover right after an outage
+	693, // overruns booked when leases have taken all that was free
+}
+
 func TestSeeds(t *testing.T) {
-	seeds := uint64(8)
-	if testing.Short() {
-		seeds = 4
+	seeds := []uint64{1, 2, 3, 4}
+	if !testing.Short() {
+		seeds = append(seeds, 5, 6, 7, 8)
 	}
-	for seed := range seeds {
-		r := Run(seed+1, nil)
-		if r.Err != nil {
-			t.Errorf("seed %d: %v; replay: bin/bench sim --seed %[1]d --trace", seed+1, r.Err)
+	for _, seed := range append(seeds, kept...) {
+		if r := Run(seed, nil); r.Err != nil {
+			t.Errorf("seed %d: %v; replay: bin/bench sim --seed %[1]d --trace", seed, r.Err)
 		}
 	}
 }

@@ -58,7 +58,8 @@ type month struct {
 	suspense     int64         // the same
 	unbooked     int64         // overruns of requests that quotad has not booked
 	unbookedMost int64
-	short        bool // some request was refused for good
+	uncovered    int64 // part of unbooked that is booked, and was more than was free: leases were spent beside it
+	short        bool  // some request was refused for good
 	closed       bool
 	known        bool // cap was learnt
 	capChanged   bool

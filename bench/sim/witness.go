@@ -302,7 +302,7 @@ func (t *witness) renewed(a *account, in *ledger.Renew, rep *ledger.RenewReply) 
 func (t *witness) book(a *account, debts []debt) {
 	for _, d := range debts {
 		if d.month != nil {
-			d.month.unbooked -= d.amount
+			t.bookMonth(d)
 		} else {
 			d.truth.flows = append(d.truth.flows, flow{t.w.now, d.amount, a.sidecar.name, a.cloned, true})
 		}
@@ -327,11 +327,27 @@ func (t *witness) forgetWaits() {
 	}
 }
 
+// bookMonth: quotad pays an overrun out of what is free. What is more than that comes on top of what is out on lease, which
+// is spent all the same, as if nobody had heard of it.
+func (t *witness) bookMonth(d debt) {
+	m, beyond := d.month, int64(0)
+	if r, ok := t.w.quotad.l.Resource(d.truth.id); ok {
+		for _, p := range r.Periods {
+			if p.Period == m.period {
+				beyond = max(0, -p.Free-m.uncovered)
+			}
+		}
+	}
+	beyond = min(beyond, d.amount)
+	m.uncovered += beyond
+	m.unbooked -= d.amount - beyond
+}
+
 // bookMoney is book for what a journal says: it speaks of money only.
-func (a *account) bookMoney(debts []debt) {
+func (t *witness) bookMoney(debts []debt) {
 	for _, d := range debts {
 		if d.month != nil {
-			d.month.unbooked -= d.amount
+			t.bookMonth(d)
 		}
 	}
 }
@@ -343,9 +359,9 @@ func (t *witness) filed(incarnation uint64, done bool) {
 		return
 	}
 	if a.fate == killedKept && !a.isFiled {
-		a.bookMoney(a.settledOver)
+		t.bookMoney(a.settledOver)
 		for seq, debts := range a.sentOver { // a sum: the order is all one
-			a.bookMoney(debts)
+			t.bookMoney(debts)
 			delete(a.sentOver, seq)
 		}
 		a.settledOver = nil
