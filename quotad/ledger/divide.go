@@ -19,13 +19,30 @@ type claim struct {
 // rounding leaves over goes to the largest remainders, ties to the smaller id. All parts sum to min(free, Σ want).
 // The order of claims does not matter. The sum of weights must fit an int64.
 func divide(free int64, claims []claim, me uint64) int64 {
-	left, weight := max(free, 0), int64(0)
+	mine := int64(-1)
+	left, weight, rest := fit(free, claims, func(c claim) (enough bool) {
+		if c.id == me {
+			mine = c.want
+		}
+		return c.id == me
+	})
+	if mine >= 0 {
+		return mine
+	}
+	return divideRest(left, weight, rest, me)
+}
+
+// fit satisfies whoever wants no more than its part, and tells met of each until that has heard enough. It returns what is
+// left for the rest, who want more, and their weight.
+//
+// Each pass satisfies some. That raises the part of the others, so the passes end where no one more fits, whatever the
+// order. Few passes are usual; the rare staircase of wishes is sorted, so that it does not take as many passes as it has
+// steps.
+func fit(free int64, claims []claim, met func(c claim) (enough bool)) (left, weight int64, rest []claim) {
+	left = max(free, 0)
 	for i := range claims {
 		weight += claims[i].weight
 	}
-	// Each pass satisfies whoever wants no more than its part of what is left. That raises the part of the others, so
-	// the passes end where no one more fits, whatever the order. Few passes are usual; the rare staircase of wishes is
-	// sorted, so that it does not take as many passes as it has steps.
 	for pass := 1; ; pass++ {
 		if pass == dividePasses {
 			slices.SortFunc(claims, compareWish)
@@ -37,19 +54,19 @@ func divide(free int64, claims []claim, me uint64) int64 {
 				open++
 				continue
 			}
-			if c.id == me {
-				return c.want
+			if met(c) {
+				return left, weight, nil
 			}
 			left, weight = left-c.want, weight-c.weight
 		}
 		if open == len(claims) {
-			return divideRest(left, weight, claims, me)
+			return left, weight, claims
 		}
 		claims = claims[:open]
 	}
 }
 
-// dividePasses is how many passes divide makes before it sorts. The pass after that is the last that finds anything.
+// dividePasses is how many passes fit makes before it sorts. The pass after that is the last that finds anything.
 const dividePasses = 6
 
 // compareWish orders claims by want / weight.
@@ -96,30 +113,11 @@ func share(left, weight, all int64) (int64, uint64) {
 // spread shares free among claims by weighted max-min, as divide does, and gives each its part. It uses claims as its
 // scratch space. Parts are rounded down: what is left over stays where it is.
 func spread(free int64, claims []claim, give func(id uint64, part int64)) {
-	left, weight := max(free, 0), int64(0)
-	for i := range claims {
-		weight += claims[i].weight
-	}
-	for pass := 1; ; pass++ {
-		if pass == dividePasses {
-			slices.SortFunc(claims, compareWish)
-		}
-		open := 0
-		for _, c := range claims {
-			if mulLess(left, c.weight, c.want, weight) {
-				claims[open] = c
-				open++
-				continue
-			}
-			give(c.id, c.want)
-			left, weight = left-c.want, weight-c.weight
-		}
-		if open == len(claims) {
-			break
-		}
-		claims = claims[:open]
-	}
-	for _, c := range claims {
+	left, weight, rest := fit(free, claims, func(c claim) (enough bool) {
+		give(c.id, c.want)
+		return false
+	})
+	for _, c := range rest {
 		part, _ := share(left, c.weight, weight)
 		give(c.id, part)
 	}
