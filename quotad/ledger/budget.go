@@ -25,7 +25,7 @@ func (l *Ledger) OpenPeriods(ps []Period) {
 		default:
 			l.zones = slices.Insert(l.zones, i, p)
 		}
-		l.touch.periods = true
+		l.events = append(l.events, Event{Kind: PeriodOpened})
 		for _, r := range l.byName {
 			if r.budget() && !r.template() && zone(r.spec.Timezone) == p.Timezone {
 				l.open(r, p)

@@ -118,25 +118,25 @@ func (l *Ledger) checkTemplate(t *resource) error {
 	return nil
 }
 
-// CheckTouched verifies conservation and the numbers of whatever was touched since the last Touched. It costs as much
-// as what was touched, so it may be called after every entry.
+// CheckTouched verifies conservation and the numbers of whatever was touched since it was called last. It costs as much as what was touched, so it may be called after every entry.
 func (l *Ledger) CheckTouched() error {
-	for _, id := range l.touch.resources {
-		if r, ok := l.resources[id]; ok {
-			for _, p := range r.pools {
-				if err := p.conserved(); err != nil {
-					return err
-				}
+	defer l.touch.checked()
+	for _, r := range l.touch.unchecked.resources {
+		if l.resources[r.id] != r {
+			continue
+		}
+		for _, p := range r.pools {
+			if err := p.conserved(); err != nil {
+				return err
 			}
 		}
 	}
-	for _, k := range l.touch.counters {
-		if m, ok := l.members[k.Incarnation]; ok {
-			if c := m.find(k.Resource, k.Period); c != nil {
-				if err := c.check(); err != nil {
-					return err
-				}
-			}
+	for _, c := range l.touch.unchecked.counters {
+		if l.counter(c.key()) != c {
+			continue
+		}
+		if err := c.check(); err != nil {
+			return err
 		}
 	}
 	return nil

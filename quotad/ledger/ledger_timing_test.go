@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"fmt"
+	"math"
 	"testing"
 )
 
@@ -90,7 +91,7 @@ func benchmarkRenew(b *testing.B, orgLimit, need int64) {
 			c.Spent = g.Granted - g.Forfeited - c.Returned // it uses all it got
 		}
 		if i%512 == 0 {
-			l.Touched()
+			l.Touched(math.MaxInt)
 			l.Events()
 		}
 	}
@@ -191,7 +192,7 @@ func benchmarkClaim(b *testing.B, limit int64) {
 			c.Spent = g.Granted - g.Forfeited - c.Returned
 		}
 		if i%512 == 0 {
-			l.Touched()
+			l.Touched(math.MaxInt)
 			l.Events()
 		}
 	}

@@ -81,12 +81,12 @@ func TestRenewRefusals(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			l, _, _ := small(t)
-			l.Touched()
+			l.Touched(math.MaxInt)
 			got := l.Renew(tt.r)
 			if got.Refusal != tt.want || got.Fenced || got.Seq != tt.r.Seq {
 				t.Errorf("got %+v, want refusal %d", got, tt.want)
 			}
-			if rs, cs, ms, _ := l.Touched(); tt.want != RefusedNot && len(rs)+len(cs)+len(ms) > 0 {
+			if rs, cs, ms := l.Touched(math.MaxInt); tt.want != RefusedNot && len(rs)+len(cs)+len(ms) > 0 {
 				t.Error("a refused renew changed something")
 			}
 			if err := l.Check(); err != nil {

@@ -34,7 +34,7 @@ type member struct {
 
 	alarm   alarm // what becomes of it next
 	woken   bool
-	touched uint64
+	touched bool // see touch.go
 }
 
 // newMember returns a process that is known to nobody yet.

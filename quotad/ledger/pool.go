@@ -16,7 +16,8 @@ type resource struct {
 	levelAt int64   // buckets: ledger time of level
 	pools   []*pool // by period
 	used    int64   // a child: its last use; a pool: when it was divided last
-	touched uint64
+	touched bool    // see touch.go
+	checked uint64
 	alarm   alarm
 
 	// Templates: see child.go.
@@ -96,7 +97,8 @@ type counter struct {
 	back                int64        // handed back by the renew at hand; not in the records
 	gathers             bool         // the renew at hand has an ask for it that was refused; not in the records
 	listed              uint64       // pass that saw it last
-	touched             uint64
+	touched             bool         // see touch.go
+	checked             uint64
 }
 
 // out is G − S − R − F: never negative, since G rises with every overrun.

@@ -102,19 +102,22 @@ func newMirror() *mirror {
 }
 
 func (m *mirror) follow(l *Ledger) {
-	rs, cs, ms, periods := l.Touched()
-	m.now, m.fairness = l.Now(), l.Fairness()
-	if periods {
-		m.periods = l.Periods()
-	}
-	for _, k := range rs {
-		follow(m.resources, k, l.ResourceState)
-	}
-	for _, k := range cs {
-		follow(m.counters, k, l.CounterState)
-	}
-	for _, k := range ms {
-		follow(m.members, k, l.MemberState)
+	m.now, m.fairness, m.periods = l.Now(), l.Fairness(), l.Periods()
+	const most = 3
+	for {
+		rs, cs, ms := l.Touched(most)
+		for _, k := range rs {
+			follow(m.resources, k, l.ResourceState)
+		}
+		for _, k := range cs {
+			follow(m.counters, k, l.CounterState)
+		}
+		for _, k := range ms {
+			follow(m.members, k, l.MemberState)
+		}
+		if len(rs)+len(cs)+len(ms) < most {
+			return
+		}
 	}
 }
 

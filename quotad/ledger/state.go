@@ -118,16 +118,21 @@ func (l *Ledger) ResourceState(id uint64) (ResourceState, bool) {
 
 // CounterState returns the record of a counter; false when it is deleted or never was.
 func (l *Ledger) CounterState(k CounterKey) (CounterState, bool) {
-	m, ok := l.members[k.Incarnation]
-	if !ok {
-		return CounterState{}, false
+	if c := l.counter(k); c != nil {
+		return c.state(), true
 	}
-	c := m.find(k.Resource, k.Period)
-	if c == nil {
-		return CounterState{}, false
-	}
-	return c.state(), true
+	return CounterState{}, false
 }
+
+// counter finds a counter; nil when there is none.
+func (l *Ledger) counter(k CounterKey) *counter {
+	if m, ok := l.members[k.Incarnation]; ok {
+		return m.find(k.Resource, k.Period)
+	}
+	return nil
+}
+
+func (c *counter) key() CounterKey { return CounterKey{c.m.incarnation, c.p.res.id, c.p.period} }
 
 // MemberState returns the record of a process; false when it is forgotten or never was.
 func (l *Ledger) MemberState(incarnation uint64) (MemberState, bool) {

@@ -138,10 +138,12 @@ func (p *player) command(line string) {
 		p.say("%s", [...]string{"applied", "repeated", "gone", "invalid", "full"}[p.l.Credit(id, period, p.number(words[2]), words[3])])
 	case "events":
 		for _, e := range p.l.Events() {
-			if e.Kind == Wake {
+			switch e.Kind {
+			case Wake:
 				p.say("wake %d", e.Incarnation)
-			} else {
+			case AlertRaised:
 				p.say("alert")
+			case PeriodOpened: // as the transcript says itself
 			}
 		}
 	case "untold":

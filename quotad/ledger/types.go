@@ -233,6 +233,8 @@ const (
 	AlertRaised EventKind = 1
 	// Wake: the process was refused something that may have become free. A hint.
 	Wake EventKind = 2
+	// PeriodOpened: a time zone has a new period.
+	PeriodOpened EventKind = 3
 )
 
 // Event is something the world outside should hear of.

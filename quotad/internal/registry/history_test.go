@@ -3,6 +3,7 @@ package registry
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -111,7 +112,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	if h := all[0]; h.Actor != "a" || h.Note != "n" || h.AtMS != historyMax+4 {
 		t.Errorf("got %+v", h)
 	}
-	_, versions := r.Touched()
+	_, versions := r.Touched(math.MaxInt)
 	gone := 0
 	for _, v := range versions {
 		if _, ok := r.HistoryAt(v); !ok {
@@ -144,7 +145,7 @@ type stored struct {
 }
 
 func (s *stored) flush(r *Registry) {
-	refs, versions := r.Touched()
+	refs, versions := r.Touched(math.MaxInt)
 	for _, ref := range refs {
 		if o, ok := r.Object(ref.Kind, ref.ID); ok {
 			s.objects[ref] = o

@@ -194,19 +194,23 @@ func (r *Registry) Object(kind, id string) (Object, bool) {
 	return e.Object, true
 }
 
-// Touched lists the objects and history versions that changed since the last call, sorted. One that is no longer
-// found by Object or HistoryAt is gone.
-func (r *Registry) Touched() (objects []Ref, versions []uint64) {
+// Touched takes at most most of the objects and history versions that changed since they were taken last, in no order;
+// there are no more when it returns fewer. One that is no longer found by Object or HistoryAt is gone.
+func (r *Registry) Touched(most int) (objects []Ref, versions []uint64) {
 	for ref := range r.touched {
+		if len(objects) == most {
+			break
+		}
 		objects = append(objects, ref)
+		delete(r.touched, ref)
 	}
 	for v := range r.touchedPast {
+		if len(objects)+len(versions) == most {
+			break
+		}
 		versions = append(versions, v)
+		delete(r.touchedPast, v)
 	}
-	slices.SortFunc(objects, compareRefs)
-	slices.Sort(versions)
-	clear(r.touched)
-	clear(r.touchedPast)
 	return objects, versions
 }
 

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -108,7 +109,7 @@ func TestApplyRefusesWithoutATrace(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := applied(t, small)
-			r.Touched()
+			r.Touched(math.MaxInt)
 			before := r.YAML()
 			res := r.Apply(9, tc.change)
 			if res.Refusal == nil {
@@ -117,7 +118,7 @@ func TestApplyRefusesWithoutATrace(t *testing.T) {
 			if res.Refusal.Reason != tc.reason || !strings.HasPrefix(res.Refusal.String(), tc.want) {
 				t.Errorf("got %d %s\nwant %d %s", res.Refusal.Reason, res.Refusal, tc.reason, tc.want)
 			}
-			objects, versions := r.Touched()
+			objects, versions := r.Touched(math.MaxInt)
 			if r.YAML() != before || res.Version != 1 || r.Version() != 1 || len(objects)+len(versions) > 0 ||
 				len(r.History(10)) != 1 {
 				t.Errorf("something changed: %d, %v, %v\n%s", r.Version(), objects, versions, r.YAML())

@@ -227,7 +227,7 @@ func (m *Machine) commit(index uint64, c *raftlogv1.RestoreCommit) RestoreOutcom
 	fresh.group, fresh.base = m.GroupID(), m.base+next-index
 	fresh.nodes, fresh.touchedNodes, fresh.touchedPieces = m.nodes, m.touchedNodes, m.touchedPieces
 	for id := range m.nodes {
-		fresh.touchedNodes[id] = true
+		fresh.touchNode(id)
 	}
 	// A backup of an older level goes on by the rules that hold now.
 	if err := fresh.raise(next, m.level); err != nil {
@@ -244,10 +244,8 @@ func (m *Machine) commit(index uint64, c *raftlogv1.RestoreCommit) RestoreOutcom
 	fresh.Ledger.Restore(epoch, m.Ledger.Now())
 	fresh.Rollup.Advance(fresh.Ledger.Now())
 	// Everything is new to whoever watches.
-	fresh.configChanged = true
-	for name := range fresh.sealed {
-		fresh.touchedSeals[name] = true
-	}
+	fresh.tellConfig()
+	fresh.news.Credentials = true
 	records[historyKey(next)] = record(historyKey(next), historyTo(history)).Value
 	fresh.replaced = records
 	*m = *fresh

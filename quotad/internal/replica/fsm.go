@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -73,6 +74,7 @@ func (f *fsm) load() error {
 		return err
 	}
 	f.set(m, f.state.Applied())
+	f.state.Feed(f.gather)
 	return nil
 }
 
@@ -107,7 +109,10 @@ func (f *fsm) Apply(l *raft.Log) any {
 		f.violations++
 		f.log.Error("the books do not balance", zap.Uint64("index", l.Index), zap.Error(err))
 	}
-	signal := f.machine.collectTo(l.Index, f.state)
+	if whole := f.machine.brought(); whole != nil {
+		f.state.Replace(l.Index, whole)
+	}
+	signal := f.machine.signal()
 	f.applied, f.advanced = l.Index, fault.Now()
 	f.level.Store(f.machine.level)
 	f.wake()
@@ -139,13 +144,42 @@ func (f *fsm) noteCluster() {
 	}
 }
 
-// Snapshot marks the state for a snapshot. It takes O(1).
+// gather hands what changed to the state file. Records are made here, and not when they change: what is busy changes a
+// hundred times between two writes. It is done piece by piece, so that entries need not wait for long.
+func (f *fsm) gather() {
+	for f.gatherSome(collectMax) {
+	}
+}
+
+// gatherSome reports whether there is more.
+func (f *fsm) gatherSome(most int) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.collect(most)
+}
+
+// collect is gatherSome for callers that hold mu.
+func (f *fsm) collect(most int) bool {
+	if f.applied <= f.state.Applied() { // nothing was applied, or a snapshot is just being restored
+		return false
+	}
+	records, more := f.machine.collect(most)
+	if more {
+		f.state.Stage(records)
+	} else {
+		f.state.Append(f.applied, records)
+	}
+	return more
+}
+
+// Snapshot marks the state for a snapshot. It makes a record of all that changed since the state file was written last.
 func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if f.halted != nil {
 		return nil, f.halted
 	}
+	f.collect(math.MaxInt)
 	return f.state.Snapshot(), nil
 }
 

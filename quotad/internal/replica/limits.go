@@ -62,6 +62,8 @@ const (
 	membershipEvery = time.Second
 	// silentAfter is how long a node that is well may take to answer the leader, which asks several times a second.
 	silentAfter = 2 * time.Second
+	// quorumRetryEvery is how often a new leader looks whether the others have answered, before it refuses a removal.
+	quorumRetryEvery = 50 * time.Millisecond
 	// promoteLagMax is how many entries a new node may be behind when it begins to vote.
 	promoteLagMax = 64
 
@@ -97,6 +99,8 @@ const (
 
 	// logCacheEntries is how many of the newest entries are kept in memory for followers that are slightly behind.
 	logCacheEntries = 512
+	// collectMax is how many records are made in one go, about: that is how long entries wait for it.
+	collectMax = 256
 	// flushEvery is how often changed records are written to the state file. The log covers the gap.
 	flushEvery = 10 * time.Second
 	// snapshotEntries is how many entries make a snapshot due. Entries are batches: this many are seconds of replay.

@@ -33,7 +33,7 @@ type Machine struct {
 	touchedLevel  bool
 	staging       staging
 	replaced      map[string][]byte // after a restore: the records it brought, until they are collected
-	configChanged bool
+	news          Signal            // for the watchers
 }
 
 // Result is the outcome of one operation. Index is always set; of the others, the one of the operation's kind.
@@ -171,7 +171,9 @@ func (m *Machine) change(index uint64, c *raftlogv1.Change) registry.Result {
 	if result.Refusal != nil {
 		return result
 	}
-	m.configChanged = m.configChanged || result.Version != before
+	if result.Version != before {
+		m.tellConfig()
+	}
 	// Periods first, so that a budget in a zone that is new is open at once.
 	m.Ledger.OpenPeriods(periodsOf(c.GetPeriods()))
 	if err := m.Ledger.Define(index, specs, fair); err != nil {
@@ -198,5 +200,6 @@ func (m *Machine) seal(s *raftlogv1.Seal) uint64 {
 		Name: s.GetName(), Version: version, Sealed: s.GetSealed(), KeyId: s.GetKeyId(), AtMs: s.GetAtMs(), Actor: s.GetActor(),
 	}
 	m.touchedSeals[s.GetName()] = true
+	m.news.Credentials = true
 	return version
 }

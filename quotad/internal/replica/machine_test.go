@@ -22,8 +22,7 @@ import (
 // disk is a state file in memory.
 type disk map[string][]byte
 
-func (d disk) take(m *Machine) Signal {
-	records, signal := m.collect()
+func (d disk) put(records []store.Record) {
 	for _, r := range records {
 		if r.Value == nil {
 			delete(d, r.Key)
@@ -31,7 +30,24 @@ func (d disk) take(m *Machine) Signal {
 		}
 		d[r.Key] = r.Value
 	}
-	return signal
+}
+
+// takeSome takes a few records of what changed, and reports whether there are more.
+func (d disk) takeSome(m *Machine, most int) bool {
+	if whole := m.brought(); whole != nil {
+		clear(d)
+		d.put(whole)
+	}
+	records, more := m.collect(most)
+	d.put(records)
+	return more
+}
+
+// take takes all that changed, and what is to be told.
+func (d disk) take(m *Machine) Signal {
+	for d.takeSome(m, 5) {
+	}
+	return m.signal()
 }
 
 func (d disk) load(each func(string, []byte) error) error {
@@ -230,8 +246,11 @@ func TestRecordsRoundTrip(t *testing.T) {
 			if err := m.Ledger.CheckTouched(); err != nil {
 				rt.Fatalf("books: %v", err)
 			}
-			d.take(m)
+			if n := rapid.IntRange(0, 20).Draw(rt, "taken"); n > 0 { // between entries, as the state file does
+				d.takeSome(m, n)
+			}
 		}
+		d.take(m)
 		again, err := loadMachine(ledger.Config{}, d.load)
 		if err != nil {
 			rt.Fatalf("load: %v", err)

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	raftlogv1 "github.com/sluice-gateway/sluice/proto/gen/raftlog/v1"
+	"github.com/sluice-gateway/sluice/quotad/internal/fault"
 )
 
 // Refusals to change who is in the cluster. Nothing was done.
@@ -219,7 +220,8 @@ func (n *Node) reconfigure(ctx context.Context, future raft.IndexFuture) error {
 }
 
 func (n *Node) removeMember(ctx context.Context, id string, force bool) error {
-	if n.serving.Load() == nil {
+	lead := n.serving.Load()
+	if lead == nil {
 		return n.notServing()
 	}
 	servers := n.servers()
@@ -235,7 +237,16 @@ func (n *Node) removeMember(ctx context.Context, id string, force bool) error {
 	case s == nil && !known:
 		return fmt.Errorf("%.64q: %w", id, ErrUnknownNode)
 	case s != nil && s.Suffrage == raft.Voter:
-		if err := n.mayLose(servers, id, force); err != nil {
+		err := n.mayLose(servers, id, force)
+		// A new leader has not heard of everybody yet.
+		for errors.Is(err, ErrNoQuorum) && fault.Now().Sub(lead.since) < silentAfter && ctx.Err() == nil {
+			select {
+			case <-ctx.Done():
+			case <-time.After(quorumRetryEvery):
+			}
+			err = n.mayLose(servers, id, force)
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -81,11 +81,17 @@ func (m *Machine) removeNode(index uint64, id string) {
 			return cmp.Or(cmp.Compare(a.GetVersion(), b.GetVersion()), cmp.Compare(a.GetId(), b.GetId()))
 		})
 		delete(m.nodes, oldest.GetId())
-		m.touchedNodes[oldest.GetId()] = true
+		m.touchNode(oldest.GetId())
 	}
 }
 
 func (m *Machine) putNode(s *raftlogv1.NodeState) {
 	m.nodes[s.GetId()] = s
-	m.touchedNodes[s.GetId()] = true
+	m.touchNode(s.GetId())
+}
+
+// touchNode notes that a node's record changed. Where the leader is is part of what is told of it.
+func (m *Machine) touchNode(id string) {
+	m.touchedNodes[id] = true
+	m.news.Leadership = true
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"net/url"
 	"slices"
 	"strings"
@@ -102,9 +103,10 @@ func record(key string, m proto.Message) store.Record {
 	return store.Record{Key: key, Value: b}
 }
 
-// collect returns what changed since the last call: the records to write, and what to tell the watchers.
-func (m *Machine) collect() ([]store.Record, Signal) {
-	records := []store.Record{record(metaKey, m.meta())}
+// collect returns records that changed since they were collected last, about most of them, and whether there are more.
+// Each is as it is now: they make a state when there are no more, together with those collected before.
+func (m *Machine) collect(most int) (records []store.Record, more bool) {
+	records = make([]store.Record, 0, min(most, collectMax)+1)
 	put := func(key string, known bool, state func() proto.Message) {
 		if !known {
 			records = append(records, store.Record{Key: key})
@@ -112,13 +114,9 @@ func (m *Machine) collect() ([]store.Record, Signal) {
 		}
 		records = append(records, record(key, state()))
 	}
-	if m.touchedLevel {
-		records = append(records, m.levelRecord())
-		m.touchedLevel = false
-	}
-	resources, counters, members, periods := m.Ledger.Touched()
-	// The open period is part of what sidecars are told of a budget.
-	m.configChanged = m.configChanged || (periods && m.Registry.Version() > 0)
+	room := func() int { return max(0, most-len(records)) }
+
+	resources, counters, members := m.Ledger.Touched(room())
 	for _, id := range resources {
 		s, ok := m.Ledger.ResourceState(id)
 		put(resourceKey(id), ok, func() proto.Message { return resourceTo(s) })
@@ -131,7 +129,18 @@ func (m *Machine) collect() ([]store.Record, Signal) {
 		s, ok := m.Ledger.MemberState(id)
 		put(memberKey(id), ok, func() proto.Message { return memberTo(s) })
 	}
-	objects, versions := m.Registry.Touched()
+	rows, sources := m.Rollup.Touched(room())
+	for _, n := range rows {
+		r, ok := m.Rollup.Row(n)
+		put(usageKey(n), ok, func() proto.Message { return usageTo(r) })
+	}
+	for _, name := range sources {
+		s, ok := m.Rollup.Source(name)
+		put(sourceKey(name), ok, func() proto.Message {
+			return &raftlogv1.UsageSourceState{Source: s.Source, LastSeq: s.LastSeq, AtMs: s.AtMS}
+		})
+	}
+	objects, versions := m.Registry.Touched(room())
 	for _, ref := range objects {
 		o, ok := m.Registry.Object(ref.Kind, ref.ID)
 		put(objectKey(ref), ok, func() proto.Message {
@@ -142,16 +151,15 @@ func (m *Machine) collect() ([]store.Record, Signal) {
 		h, ok := m.Registry.HistoryAt(v)
 		put(historyKey(v), ok, func() proto.Message { return historyTo(h) })
 	}
-	rows, sources := m.Rollup.Touched()
-	for _, n := range rows {
-		r, ok := m.Rollup.Row(n)
-		put(usageKey(n), ok, func() proto.Message { return usageTo(r) })
+	if room() == 0 {
+		return records, true
 	}
-	for _, name := range sources {
-		s, ok := m.Rollup.Source(name)
-		put(sourceKey(name), ok, func() proto.Message {
-			return &raftlogv1.UsageSourceState{Source: s.Source, LastSeq: s.LastSeq, AtMs: s.AtMS}
-		})
+
+	// What is few comes at once.
+	records = append(records, record(metaKey, m.meta()))
+	if m.touchedLevel {
+		records = append(records, m.levelRecord())
+		m.touchedLevel = false
 	}
 	for name := range m.touchedSeals {
 		put(sealedKey(name), true, func() proto.Message { return m.sealed[name] })
@@ -166,19 +174,20 @@ func (m *Machine) collect() ([]store.Record, Signal) {
 			return &raftlogv1.RestoreChunkState{Id: m.staging.id, Number: number, Data: m.staging.pieces[number]}
 		})
 	}
+	clear(m.touchedSeals)
+	clear(m.touchedNodes)
 	clear(m.touchedPieces)
-	return records, m.signal()
+	return records, false
 }
 
-// collectTo hands what changed to the state file.
-func (m *Machine) collectTo(applied uint64, to *store.State) Signal {
+// brought returns the whole state after a restore, once, or nil.
+func (m *Machine) brought() []store.Record {
 	replaced := m.replaced
-	m.replaced = nil
-	records, signal := m.collect()
 	if replaced == nil {
-		to.Append(applied, records)
-		return signal
+		return nil
 	}
+	m.replaced = nil
+	records, _ := m.collect(math.MaxInt)
 	for _, r := range records {
 		replaced[r.Key] = r.Value // nil deletes what is not there any more
 	}
@@ -188,8 +197,7 @@ func (m *Machine) collectTo(applied uint64, to *store.State) Signal {
 			whole = append(whole, store.Record{Key: k, Value: v})
 		}
 	}
-	to.Replace(applied, whole)
-	return signal
+	return whole
 }
 
 func (m *Machine) meta() *raftlogv1.MetaState {
@@ -205,22 +213,21 @@ func (m *Machine) levelRecord() store.Record {
 	return record(levelKey, &raftlogv1.LevelState{Level: m.level})
 }
 
-// signal returns what to tell the watchers, and forgets it.
+// tellConfig has the watchers look at the configuration.
+func (m *Machine) tellConfig() { m.news.ConfigVersion = m.Registry.Version() }
+
+// signal returns what to tell the watchers of what was applied since the last call.
 func (m *Machine) signal() Signal {
-	// Where the leader is is part of what is told of it.
-	s := Signal{Credentials: len(m.touchedSeals) > 0, Leadership: len(m.touchedNodes) > 0}
-	if m.configChanged {
-		s.ConfigVersion = m.Registry.Version()
-	}
-	clear(m.touchedSeals)
-	clear(m.touchedNodes)
-	m.configChanged = false
+	s := m.news
+	m.news = Signal{}
 	for _, e := range m.Ledger.Events() {
 		switch e.Kind {
 		case ledger.Wake:
 			s.Wake = append(s.Wake, e.Incarnation)
 		case ledger.AlertRaised:
 			s.Alerts = true
+		case ledger.PeriodOpened: // it is part of what sidecars are told of a budget
+			s.ConfigVersion = m.Registry.Version()
 		}
 	}
 	slices.Sort(s.Wake)

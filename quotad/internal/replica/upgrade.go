@@ -58,7 +58,7 @@ func (m *Machine) raise(index uint64, level uint32) error {
 		panic(fmt.Sprintf("BUG: replica: resources refused after they were checked: %v", err))
 	}
 	m.touchedLevel = true
-	m.configChanged = m.configChanged || m.Registry.Version() > 0
+	m.tellConfig()
 	return nil
 }
 

@@ -2,6 +2,7 @@ package rollup
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -113,7 +114,7 @@ func TestAMonthStaysExact(t *testing.T) {
 			}
 			want[key{time.UnixMilli(at).UTC().Format("2006-01"), x.Team, x.Key, x.Alias, x.Deployment, x.PriceVersion}] += x.CostNano
 			if rapid.Bool().Draw(rt, "load") { // the twin starts anew from its records
-				rows, _ := twin.Touched()
+				rows, _ := twin.Touched(math.MaxInt)
 				for _, n := range rows {
 					if y, ok := twin.Row(n); ok {
 						stored[n] = y

@@ -260,19 +260,23 @@ func (r *Rollup) Source(name string) (Source, bool) {
 	return s, ok
 }
 
-// Touched lists the rows and sources that changed since the last call, sorted. A source that is no longer found by
-// Source was forgotten.
-func (r *Rollup) Touched() (rows []Names, sources []string) {
+// Touched takes at most most of the rows and sources that changed since they were taken last, in no order; there are no
+// more when it returns fewer. A row that is no longer found by Row, or a source by Source, is gone.
+func (r *Rollup) Touched(most int) (rows []Names, sources []string) {
 	for n := range r.touchedRows {
+		if len(rows) == most {
+			break
+		}
 		rows = append(rows, n)
+		delete(r.touchedRows, n)
 	}
 	for s := range r.touchedSources {
+		if len(rows)+len(sources) == most {
+			break
+		}
 		sources = append(sources, s)
+		delete(r.touchedSources, s)
 	}
-	slices.SortFunc(rows, compareNames)
-	slices.Sort(sources)
-	clear(r.touchedRows)
-	clear(r.touchedSources)
 	return rows, sources
 }
 

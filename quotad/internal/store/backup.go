@@ -76,7 +76,7 @@ func (s *State) viewAt(ctx context.Context, atLeast uint64) (*stateFile, *bbolt.
 func (s *State) view() (*stateFile, *bbolt.Tx, uint64, error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	if err := s.flushLocked(); err != nil {
+	if err := s.feedAndFlush(); err != nil {
 		return nil, nil, 0, err
 	}
 	view, err := s.file.db.Begin(false)

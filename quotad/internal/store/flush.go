@@ -15,16 +15,27 @@ import (
 // ErrSuperseded is returned when the state that a snapshot was to be made of was replaced by a restore.
 var ErrSuperseded = errors.New("snapshot superseded by a restore")
 
-// Flush writes everything appended before the call and returns when it is on disk, or the reason why it could not be
-// written. Nothing is lost then: it goes first the next time. While a snapshot waits to be streamed, what came after
-// it stays in memory and Flush returns early with nil.
+// Flush has the state file fed, writes everything appended and returns when it is on disk, or the reason why it could
+// not be written. Nothing is lost then: it goes first the next time. While a snapshot waits to be streamed, what came
+// after it stays in memory and Flush returns early with nil.
 func (s *State) Flush() error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
+	return s.feedAndFlush()
+}
+
+// feedAndFlush is Flush for a caller that holds writing.
+func (s *State) feedAndFlush() error {
+	s.mu.Lock()
+	feed := s.feed
+	s.mu.Unlock()
+	if feed != nil {
+		feed()
+	}
 	return s.flushLocked()
 }
 
-// flushLocked writes generations in order. The caller holds writing.
+// flushLocked writes generations in order, as they are. The caller holds writing.
 func (s *State) flushLocked() error {
 	var failed error
 	for _, g := range s.seal() {
@@ -146,7 +157,7 @@ func (f *stateFile) write(g *generation) error {
 		}
 		b := tx.Bucket(recordsBucket)
 		for _, k := range keys {
-			if err := put(b, k, g.records[k]); err != nil {
+			if err := write(b, k, g.records[k]); err != nil {
 				return err
 			}
 		}
@@ -154,7 +165,7 @@ func (f *stateFile) write(g *generation) error {
 	})
 }
 
-func put(b *bbolt.Bucket, key string, value []byte) error {
+func write(b *bbolt.Bucket, key string, value []byte) error {
 	if value == nil {
 		return b.Delete([]byte(key))
 	}

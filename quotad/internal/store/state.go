@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -35,9 +36,10 @@ type Record struct {
 
 // State is the state file and what is not written to it yet.
 //
-// Changed records gather in a generation. A generation is closed by putting a new one in its place, O(1), and is
-// written in one synced transaction together with the index it stands at. Generations are written in order, so the
-// file is at all times the state after some entry: what comes after is in the log.
+// Before it is written it is fed: it is given the records of what has changed. They gather in a generation, as does what
+// is appended for a snapshot. A generation is closed by putting a new one in its place, O(1), and is written in one
+// synced transaction together with the index it stands at. Generations are written in order, so the file is at all
+// times the state after some entry: what comes after is in the log.
 type State struct {
 	path  string
 	every time.Duration
@@ -45,9 +47,11 @@ type State struct {
 
 	// mu guards the memory side. It is never held during I/O, so Append does not wait for the disk.
 	mu     sync.Mutex
-	open   *generation   // takes what is appended
-	sealed []*generation // oldest first
+	staged map[string][]byte // records of a state that is not whole yet
+	open   *generation       // takes what is appended
+	sealed []*generation     // oldest first
 	stats  Stats
+	feed   func()
 	// The backlog's size and age, for Stats.
 	waiting      int
 	waitingSince time.Time
@@ -158,7 +162,7 @@ func openState(path string, every time.Duration, log *zap.Logger) (*State, error
 // attach makes file the state file. The caller has s to itself or holds both locks.
 func (s *State) attach(file *stateFile, applied uint64) {
 	s.file, s.backlog = file, nil
-	s.open, s.sealed = newGeneration(), nil
+	s.open, s.sealed, s.staged = newGeneration(), nil, map[string][]byte{}
 	s.waiting, s.waitingSince = 0, time.Time{}
 	s.stats.Written, s.stats.Appended = applied, applied
 }
@@ -324,19 +328,43 @@ func (s *State) Append(applied uint64, records []Record) {
 	if s.open.applied == 0 {
 		s.open.since = time.Now()
 	}
+	if len(s.open.records) == 0 {
+		s.open.records, s.staged = s.staged, s.open.records
+	}
+	maps.Copy(s.open.records, s.staged)
+	clear(s.staged)
+	put(s.open.records, records)
+	s.open.applied, s.stats.Appended = applied, applied
+}
+
+// Stage takes records ahead of the Append that they belong to. Nothing of them is written before it.
+func (s *State) Stage(records []Record) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	put(s.staged, records)
+}
+
+func put(into map[string][]byte, records []Record) {
 	for _, r := range records {
 		if r.Key == "" {
 			panic("BUG: store: record without a key")
 		}
-		s.open.records[r.Key] = r.Value
+		into[r.Key] = r.Value
 	}
-	s.open.applied, s.stats.Appended = applied, applied
+}
+
+// Feed has f called before each write, to append what is to be written. It must be set before Run.
+func (s *State) Feed(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.feed = f
 }
 
 // Replace takes the records that are the whole state after an entry. It is Append but for that.
 func (s *State) Replace(applied uint64, records []Record) {
 	s.mu.Lock()
 	s.open.records, s.open.whole = map[string][]byte{}, true
+	clear(s.staged)
 	s.mu.Unlock()
 	s.Append(applied, records)
 }

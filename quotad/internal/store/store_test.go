@@ -96,6 +96,56 @@ func TestGenerationsAreWrittenWithTheirIndex(t *testing.T) {
 	}
 }
 
+// What is staged is of a state that is not whole, and is written with the rest of it or never.
+func TestStagedRecordsWaitForTheirState(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	st := s.State()
+	st.Append(1, []Record{set("a", "1")})
+	st.Stage([]Record{set("a", "2"), set("b", "2")})
+	flush(t, st)
+	wantContents(t, st, map[string]string{"a": "1"})
+	st.Stage([]Record{set("b", "3"), set("c", "3")})
+	snap := st.Snapshot()
+	snap.Release()
+	st.Append(4, []Record{set("c", "4")})
+	flush(t, st)
+	wantContents(t, st, map[string]string{"a": "2", "b": "3", "c": "4"})
+
+	st.Stage([]Record{set("a", "5")})
+	st.Replace(6, []Record{set("d", "6")})
+	flush(t, st)
+	wantContents(t, st, map[string]string{"d": "6"})
+	st.Stage([]Record{set("d", "7")})
+	s = reopen(t, s)
+	wantContents(t, s.State(), map[string]string{"d": "6"})
+}
+
+// The state file is fed before each write, also the one at the end and the one before a backup's view.
+func TestStateIsFedBeforeItIsWritten(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	st, index := s.State(), uint64(0)
+	st.Feed(func() {
+		for range 3 {
+			index++
+			st.Stage([]Record{set(fmt.Sprint(index), "staged")})
+		}
+		st.Append(index, []Record{set("last", fmt.Sprint(index))})
+	})
+	flush(t, st)
+	wantContents(t, st, map[string]string{"1": "staged", "2": "staged", "3": "staged", "last": "3"})
+	file, view, applied, err := st.viewAt(t.Context(), 5)
+	if err != nil || applied != 6 {
+		t.Fatalf("view at %d: %v", applied, err)
+	}
+	if err := errors.Join(view.Rollback(), file.release()); err != nil {
+		t.Fatal(err)
+	}
+	s = reopen(t, s)
+	if got := contents(t, s.State())["last"]; got != "9" {
+		t.Fatalf("at the end: %s, want 9", got)
+	}
+}
+
 func TestCloseFlushesAndACrashDoesNot(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	s.State().Append(1, []Record{set("k", "1")})
