@@ -154,9 +154,14 @@ func (n *Node) Close() error { return n.close() }
 //
 // Errors: ErrNotLeader, ErrNoLeader, ErrBusy, ErrClosed and the error of ctx alone mean that nothing was done;
 // ErrUnknown, joined with the error of ctx when that was the reason, that it may have been. A refusal by the state
-// machines is a Result. Ops belong to the node until Propose returns without ErrUnknown.
+// machines is a Result. Ops are the caller's again when Propose returns.
 func (n *Node) Propose(ctx context.Context, ops ...*raftlogv1.Op) ([]Result, error) {
 	return n.propose(ctx, ops)
+}
+
+// Renew is Propose for one renew. It is the caller's again when Renew returns.
+func (n *Node) Renew(ctx context.Context, r *ledger.Renew) (ledger.RenewReply, error) {
+	return n.renew(ctx, r)
 }
 
 // View calls read with the state, which holds still meanwhile. It holds up everything else, so it must be short,

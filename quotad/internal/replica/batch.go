@@ -2,22 +2,24 @@ package replica
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
-	"google.golang.org/protobuf/proto"
 
 	raftlogv1 "github.com/sluice-gateway/sluice/proto/gen/raftlog/v1"
+	"github.com/sluice-gateway/sluice/quotad/ledger"
 )
 
-// proposal is one call of Propose.
+// proposal is one call of Propose or Renew.
 type proposal struct {
-	ops   []*raftlogv1.Op
-	bytes int          // encoded, about
+	ops   int
+	data  []byte       // they, as an entry without a stamp
 	taken atomic.Bool  // by the batcher, to be sent, or by a caller that stopped waiting
 	done  chan outcome // holds one
 }
@@ -68,12 +70,10 @@ func (n *Node) propose(ctx context.Context, ops []*raftlogv1.Op) ([]Result, erro
 	if len(ops) == 0 || len(ops) > entryOpsMax {
 		panic(fmt.Sprintf("BUG: replica: %d operations proposed at once", len(ops)))
 	}
-	bytes := 0
 	for _, op := range ops {
 		if op.GetOp() == nil {
 			panic("BUG: replica: operation without content proposed")
 		}
-		bytes += proto.Size(op)
 	}
 	if n.serving.Load() == nil {
 		return nil, n.notServing()
@@ -81,7 +81,30 @@ func (n *Node) propose(ctx context.Context, ops []*raftlogv1.Op) ([]Result, erro
 	if err := n.allow(ctx, ops); err != nil {
 		return nil, err
 	}
-	p := &proposal{ops: ops, bytes: bytes, done: make(chan outcome, 1)}
+	data, err := encodeOps(ops)
+	if err != nil {
+		return nil, err
+	}
+	return n.submit(ctx, &proposal{ops: len(ops), data: data, done: make(chan outcome, 1)})
+}
+
+func (n *Node) renew(ctx context.Context, r *ledger.Renew) (ledger.RenewReply, error) {
+	if n.serving.Load() == nil {
+		return ledger.RenewReply{}, n.notServing()
+	}
+	data, err := encodeRenew(r)
+	if err != nil {
+		return ledger.RenewReply{}, err
+	}
+	results, err := n.submit(ctx, &proposal{ops: 1, data: data, done: make(chan outcome, 1)})
+	if err != nil {
+		return ledger.RenewReply{}, err
+	}
+	return results[0].Renew, nil
+}
+
+// submit queues a proposal and waits for its outcome.
+func (n *Node) submit(ctx context.Context, p *proposal) ([]Result, error) {
 	select {
 	case n.batch.queue <- p:
 	default:
@@ -133,15 +156,15 @@ func (n *Node) runBatcher(ctx context.Context) {
 // ended.
 func (b *batcher) gather(ctx context.Context, first *proposal) (batch []*proposal, carry *proposal) {
 	batch = append(batch, first)
-	ops, bytes := len(first.ops), first.bytes
+	ops, bytes := first.ops, len(first.data)
 	// add reports whether there is room for more.
 	add := func(p *proposal) bool {
-		if ops+len(p.ops) > entryOpsMax || bytes+p.bytes > entryBytesMax {
+		if ops+p.ops > entryOpsMax || bytes+len(p.data) > entryBytesMax {
 			carry = p
 			return false
 		}
 		batch = append(batch, p)
-		ops, bytes = ops+len(p.ops), bytes+p.bytes
+		ops, bytes = ops+p.ops, bytes+len(p.data)
 		return ops < entryOpsMax
 	}
 	room := ops < entryOpsMax && bytes < entryBytesMax
@@ -184,16 +207,16 @@ func (b *batcher) gather(ctx context.Context, first *proposal) (batch []*proposa
 // send makes one entry of the batch and gives it to raft. The caller has taken a slot.
 func (n *Node) send(batch []*proposal) {
 	b := n.batch
-	f := &flight{}
-	e := &raftlogv1.Entry{}
+	f := &flight{proposals: batch[:0]}
+	var ops [][]byte
 	for _, p := range batch {
 		if p.taken.CompareAndSwap(false, true) {
 			f.proposals = append(f.proposals, p)
-			e.Ops = append(e.Ops, p.ops...)
+			ops = append(ops, p.data)
 		}
 	}
 	lead := n.serving.Load()
-	if len(e.Ops) == 0 || lead == nil {
+	if len(f.proposals) == 0 || lead == nil {
 		if lead == nil {
 			f.fail(n.notServing())
 		}
@@ -203,11 +226,7 @@ func (n *Node) send(batch []*proposal) {
 	b.mu.Lock()
 	b.flying[f] = struct{}{}
 	b.mu.Unlock()
-	future, err := n.apply(lead, e)
-	if err != nil {
-		b.land(f, nil, err)
-		return
-	}
+	future := n.apply(lead, ops...)
 	n.futures.Go(func() {
 		results, err := n.outcome(future)
 		b.land(f, results, err)
@@ -229,8 +248,8 @@ func (b *batcher) land(f *flight, results []Result, err error) {
 		return
 	}
 	for _, p := range f.proposals {
-		p.finish(outcome{results: results[:len(p.ops):len(p.ops)]})
-		results = results[len(p.ops):]
+		p.finish(outcome{results: results[:p.ops:p.ops]})
+		results = results[p.ops:]
 	}
 }
 
@@ -243,14 +262,11 @@ func (b *batcher) abandon() {
 	}
 }
 
-// apply stamps the entry and gives it to raft. An error means that nothing was done.
-func (n *Node) apply(lead *leadership, e *raftlogv1.Entry) (raft.ApplyFuture, error) {
-	e.StampMs = lead.now()
-	data, err := proto.Marshal(e)
-	if err != nil {
-		return nil, fmt.Errorf("encode entry: %w", err)
-	}
-	return n.raft.Apply(data, enqueueTimeout), nil
+// apply makes an entry of operations, as encodeOps has them, and gives it to raft. Messages of which one is appended to
+// another are one message.
+func (n *Node) apply(lead *leadership, ops ...[]byte) raft.ApplyFuture {
+	stamp := appendStamp(make([]byte, 0, 2*binary.MaxVarintLen64), lead.now())
+	return n.raft.Apply(slices.Concat(append([][]byte{stamp}, ops...)...), enqueueTimeout)
 }
 
 // outcome waits for an entry and translates what became of it.

@@ -10,7 +10,7 @@ import (
 
 func TestGatherKeepsWithinItsBounds(t *testing.T) {
 	of := func(ops, bytes int) *proposal {
-		return &proposal{ops: make([]*raftlogv1.Op, ops), bytes: bytes, done: make(chan outcome, 1)}
+		return &proposal{ops: ops, data: make([]byte, bytes), done: make(chan outcome, 1)}
 	}
 	for _, tt := range []struct {
 		name   string
@@ -53,7 +53,7 @@ func TestGatherWaitsForASlot(t *testing.T) {
 		b.slots <- struct{}{}
 	}
 	got := make(chan int, 1)
-	p := func() *proposal { return &proposal{ops: make([]*raftlogv1.Op, 1), done: make(chan outcome, 1)} }
+	p := func() *proposal { return &proposal{ops: 1, done: make(chan outcome, 1)} }
 	go func() { batch, _ := b.gather(context.Background(), p()); got <- len(batch) }()
 	for range 3 {
 		b.queue <- p() // gathered meanwhile

@@ -19,25 +19,11 @@ func each[A, B any](in []A, f func(A) B) []B {
 	return out
 }
 
-func renewOf(r *raftlogv1.Renew) ledger.Renew {
-	return ledger.Renew{
-		Identity: r.GetIdentity(), Incarnation: r.GetIncarnation(), Seq: r.GetSeq(),
-		Counters: each(r.GetCounters(), counterOf), Asks: each(r.GetAsks(), askOf),
-		ShareVersion: r.GetShareVersion(), Leaving: r.GetLeaving(), Epoch: r.GetEpoch(),
-	}
-}
-
 func counterOf(c *raftlogv1.Counter) ledger.Counter {
 	return ledger.Counter{
 		Resource: c.GetResource(), Period: c.GetPeriod(), Spent: c.GetSpent(), Returned: c.GetReturned(),
 		Held: c.GetHeld(), Demand: c.GetDemand(), Close: c.GetClose(), ProviderLeft: c.ProviderLeft, Granted: c.GetGranted(),
 	}
-}
-
-func askOf(a *raftlogv1.Ask) ledger.Ask {
-	return ledger.Ask{ID: a.GetId(), Needs: each(a.GetNeeds(), func(n *raftlogv1.Need) ledger.Need {
-		return ledger.Need{Resource: n.GetResource(), Period: n.GetPeriod(), Amount: n.GetAmount(), Name: n.GetName()}
-	})}
 }
 
 func fileFinalOf(f *raftlogv1.FileFinal) ledger.FileFinal {

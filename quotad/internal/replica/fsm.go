@@ -12,9 +12,7 @@ import (
 
 	"github.com/hashicorp/raft"
 	"go.uber.org/zap"
-	"google.golang.org/protobuf/proto"
 
-	raftlogv1 "github.com/sluice-gateway/sluice/proto/gen/raftlog/v1"
 	"github.com/sluice-gateway/sluice/quotad/internal/fault"
 	"github.com/sluice-gateway/sluice/quotad/internal/store"
 )
@@ -31,7 +29,7 @@ type fsm struct {
 	log   *zap.Logger
 	// clusterID is the cluster this node's directory belongs to, empty for none.
 	clusterID func() string
-	knows     uint32 // see Node.knows
+	decoder   decoder
 	restored  func() // tells that a snapshot was restored
 
 	level atomic.Uint32 // of the machine
@@ -93,7 +91,7 @@ func (f *fsm) set(m *Machine, applied uint64) {
 // start; those the state file had are skipped.
 func (f *fsm) Apply(l *raft.Log) any {
 	fault.Pass("apply")
-	e, err := decodeEntry(l.Data, f.knows)
+	e, err := f.decoder.decode(l.Data)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
@@ -235,24 +233,4 @@ func (f *fsm) wait(ctx context.Context, index uint64) error {
 		delete(f.waiters, w)
 		return ctx.Err()
 	}
-}
-
-// decodeEntry returns the entry, or an error when this version does not understand all of it.
-func decodeEntry(data []byte, knows uint32) (*raftlogv1.Entry, error) {
-	e := &raftlogv1.Entry{}
-	if err := proto.Unmarshal(data, e); err != nil {
-		return nil, fmt.Errorf("decode: %w", err)
-	}
-	if e.GetFormat() > entryFormat {
-		return nil, fmt.Errorf("it is of format %d, this version knows %d: %w", e.GetFormat(), entryFormat, store.ErrNewerFormat)
-	}
-	for i, op := range e.GetOps() {
-		if op.GetOp() == nil {
-			return nil, fmt.Errorf("operation %d is unknown: %w", i, store.ErrNewerFormat)
-		}
-		if level := op.GetUpgrade().GetLevel(); level > knows {
-			return nil, fmt.Errorf("it begins level %d, this version knows %d: %w", level, knows, store.ErrNewerFormat)
-		}
-	}
-	return e, nil
 }

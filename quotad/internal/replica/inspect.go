@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/raft"
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	raftlogv1 "github.com/sluice-gateway/sluice/proto/gen/raftlog/v1"
@@ -99,8 +100,12 @@ func lineOf(e *raft.Log) LogLine {
 	switch e.Type {
 	case raft.LogCommand:
 		line.Type = "entry"
-		m, err := decodeEntry(e.Data, levelKnown)
-		if err != nil {
+		m := &raftlogv1.Entry{}
+		if _, err := (&decoder{knows: levelKnown}).decode(e.Data); err != nil {
+			line.Ops = append(line.Ops, err.Error())
+			return line
+		}
+		if err := proto.Unmarshal(e.Data, m); err != nil {
 			line.Ops = append(line.Ops, err.Error())
 			return line
 		}

@@ -140,8 +140,9 @@ func (n *Node) makeCluster(ctx context.Context, l *leadership) bool {
 
 // proposeDuty applies operations of the leader's own, past the batcher.
 func (n *Node) proposeDuty(ctx context.Context, l *leadership, ops ...*raftlogv1.Op) error {
-	future, err := n.apply(l, &raftlogv1.Entry{Ops: ops})
+	data, err := encodeOps(ops)
 	if err == nil {
+		future := n.apply(l, data)
 		limited, cancel := context.WithTimeoutCause(ctx, dutyTimeout, errTimeout)
 		defer cancel()
 		err = n.awaitCtx(limited, func() error { _, err := n.outcome(future); return err })

@@ -93,13 +93,17 @@ func (m *Machine) HasPeriod(timezone string) bool {
 func (m *Machine) SealedNames() []string { return slices.Sorted(maps.Keys(m.sealed)) }
 
 // Apply applies an entry and returns one result for each of its operations, each of which is known. It is total.
-func (m *Machine) Apply(index uint64, e *raftlogv1.Entry) []Result {
+func (m *Machine) Apply(index uint64, e *entry) []Result {
 	m.Ledger.Enter(m.base + index)
-	m.Ledger.Advance(e.GetStampMs())
+	m.Ledger.Advance(e.stampMS)
 	m.Rollup.Advance(m.Ledger.Now())
-	results := make([]Result, len(e.GetOps()))
-	for i, op := range e.GetOps() {
-		results[i] = m.applyOp(index, op)
+	results := make([]Result, len(e.ops))
+	for i, op := range e.ops {
+		if op.renew != nil {
+			results[i].Renew = m.Ledger.Renew(*op.renew)
+		} else {
+			results[i] = m.applyOp(index, op.other)
+		}
 		results[i].Index = index
 	}
 	return results
@@ -107,8 +111,6 @@ func (m *Machine) Apply(index uint64, e *raftlogv1.Entry) []Result {
 
 func (m *Machine) applyOp(index uint64, op *raftlogv1.Op) (r Result) {
 	switch o := op.GetOp().(type) {
-	case *raftlogv1.Op_Renew:
-		r.Renew = m.Ledger.Renew(renewOf(o.Renew))
 	case *raftlogv1.Op_FileFinal:
 		r.FileFinalDone = m.Ledger.FileFinal(fileFinalOf(o.FileFinal))
 	case *raftlogv1.Op_Change:

@@ -19,6 +19,19 @@ import (
 	"github.com/sluice-gateway/sluice/quotad/ledger"
 )
 
+// apply applies an entry as it comes out of the log.
+func apply(m *Machine, index uint64, e *raftlogv1.Entry) []Result {
+	data, err := proto.Marshal(e)
+	if err != nil {
+		panic(err)
+	}
+	decoded, err := (&decoder{knows: levelKnown}).decode(data)
+	if err != nil {
+		panic(err)
+	}
+	return m.Apply(index, decoded)
+}
+
 // disk is a state file in memory.
 type disk map[string][]byte
 
@@ -236,13 +249,13 @@ func TestRecordsRoundTrip(t *testing.T) {
 			now += rapid.Int64Range(0, 20_000).Draw(rt, "passes")
 			return &raftlogv1.Entry{StampMs: now, Ops: ops}
 		}
-		m.Apply(1, entry([]*raftlogv1.Op{
+		apply(m, 1, entry([]*raftlogv1.Op{
 			{Op: &raftlogv1.Op_Bootstrap{Bootstrap: &raftlogv1.Bootstrap{ClusterId: "c"}}},
 			{Op: &raftlogv1.Op_Upgrade{Upgrade: &raftlogv1.Upgrade{Level: rapid.Uint32Range(0, levelKnown).Draw(rt, "level")}}},
 		}))
 		d.take(m)
 		for index := uint64(2); index < 2+rapid.Uint64Range(1, 12).Draw(rt, "before"); index++ {
-			m.Apply(index, entry(drawOps(rt, m)))
+			apply(m, index, entry(drawOps(rt, m)))
 			if err := m.Ledger.CheckTouched(); err != nil {
 				rt.Fatalf("books: %v", err)
 			}
@@ -269,7 +282,7 @@ func TestRecordsRoundTrip(t *testing.T) {
 		d2 := maps.Clone(d)
 		for index := uint64(100); index < 106; index++ {
 			e := entry(drawOps(rt, m))
-			r1, r2 := m.Apply(index, e), again.Apply(index, e)
+			r1, r2 := apply(m, index, e), apply(again, index, e)
 			if !reflect.DeepEqual(r1, r2) {
 				rt.Fatalf("results of %v: got %+v, want %+v", e, r2, r1)
 			}
@@ -288,7 +301,7 @@ func TestRecordsRoundTrip(t *testing.T) {
 func TestChangeIsAllOrNothing(t *testing.T) {
 	m := newMachine(ledger.Config{})
 	apply := func(index uint64, op *raftlogv1.Op) Result {
-		return m.Apply(index, &raftlogv1.Entry{Ops: []*raftlogv1.Op{op}})[0]
+		return apply(m, index, &raftlogv1.Entry{Ops: []*raftlogv1.Op{op}})[0]
 	}
 
 	r := apply(5, changeOp(teamObject(t, "t1", "Asia/Kolkata", 1e9, 60)))
@@ -326,7 +339,7 @@ func TestChangeIsAllOrNothing(t *testing.T) {
 func TestBootstrapCountsOnce(t *testing.T) {
 	m := newMachine(ledger.Config{})
 	for i, id := range []string{"one", "two"} {
-		m.Apply(uint64(i+1), &raftlogv1.Entry{Ops: []*raftlogv1.Op{{Op: &raftlogv1.Op_Bootstrap{Bootstrap: &raftlogv1.Bootstrap{ClusterId: id}}}}})
+		apply(m, uint64(i+1), &raftlogv1.Entry{Ops: []*raftlogv1.Op{{Op: &raftlogv1.Op_Bootstrap{Bootstrap: &raftlogv1.Bootstrap{ClusterId: id}}}}})
 	}
 	if got := m.ClusterID(); got != "one" {
 		t.Fatalf("cluster: got %q, want one", got)
@@ -336,7 +349,7 @@ func TestBootstrapCountsOnce(t *testing.T) {
 func TestSealNamesAreBounded(t *testing.T) {
 	m := newMachine(ledger.Config{})
 	for name, want := range map[string]uint64{"": 0, string(bytes.Repeat([]byte("n"), sealedNameMax)): 1, string(bytes.Repeat([]byte("n"), sealedNameMax+1)): 0} {
-		r := m.Apply(1, &raftlogv1.Entry{Ops: []*raftlogv1.Op{sealOp(name)}})[0]
+		r := apply(m, 1, &raftlogv1.Entry{Ops: []*raftlogv1.Op{sealOp(name)}})[0]
 		if r.SealedVersion != want {
 			t.Errorf("name of %d bytes: version %d, want %d", len(name), r.SealedVersion, want)
 		}
@@ -368,7 +381,7 @@ func encoded(t *testing.T, m proto.Message) []byte {
 func TestUsageKeysDoNotCollide(t *testing.T) {
 	m, d := newMachine(ledger.Config{}), disk{}
 	rows := []*raftlogv1.UsageRow{{Team: "a/b", Key: "c"}, {Team: "a", Key: "b/c"}, {Team: "a%2Fb", Key: "c"}}
-	m.Apply(1, &raftlogv1.Entry{Ops: []*raftlogv1.Op{{Op: &raftlogv1.Op_UsageBatch{UsageBatch: &raftlogv1.UsageBatch{
+	apply(m, 1, &raftlogv1.Entry{Ops: []*raftlogv1.Op{{Op: &raftlogv1.Op_UsageBatch{UsageBatch: &raftlogv1.UsageBatch{
 		Source: "s", FromSeq: 1, ToSeq: 3, Rows: rows,
 	}}}}})
 	d.take(m)
@@ -414,7 +427,7 @@ func TestUsageGrowsOldByTheEntrysTime(t *testing.T) {
 		{start + 40*day, tick, 24, 24}, {start + 40*day + 12*hour, tick, 13, 24}, {start + 41*day, tick, 1, 24},
 		{start + 401*day - 1, tick, 1, 24}, {start + 401*day, tick, 0, 0},
 	} {
-		m.Apply(uint64(i+1), &raftlogv1.Entry{StampMs: step.stamp, Ops: []*raftlogv1.Op{step.op}})
+		apply(m, uint64(i+1), &raftlogv1.Entry{StampMs: step.stamp, Ops: []*raftlogv1.Op{step.op}})
 		d.take(m)
 		if rows, cost := kept(); rows != step.rows || cost != step.cost {
 			t.Errorf("step %d: %d rows of %d, want %d of %d", i, rows, cost, step.rows, step.cost)
@@ -471,13 +484,13 @@ func FuzzDecodeEntry(f *testing.F) {
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		e, err := decodeEntry(data, levelKnown)
+		e, err := (&decoder{knows: levelKnown}).decode(data)
 		if err != nil {
 			return
 		}
 		m, d := newMachine(ledger.Config{}), disk{}
-		if got := m.Apply(1, e); len(got) != len(e.GetOps()) {
-			t.Fatalf("%d results of %d operations", len(got), len(e.GetOps()))
+		if got := m.Apply(1, e); len(got) != len(e.ops) {
+			t.Fatalf("%d results of %d operations", len(got), len(e.ops))
 		}
 		if err := m.Ledger.CheckTouched(); err != nil {
 			t.Fatalf("books: %v", err)

@@ -132,7 +132,7 @@ func open(cfg Config, log *zap.Logger) (_ *Node, err error) {
 	}
 	n.stop = sync.OnceFunc(func() { close(n.stopped) })
 	n.fsm = newFSM(cfg, st, n.hub, log)
-	n.fsm.knows = n.knows()
+	n.fsm.decoder.knows = n.knows()
 	n.fsm.restored = func() { n.watch.blank.Store(false) }
 	if err := n.start(); err != nil {
 		if n.gate != nil {

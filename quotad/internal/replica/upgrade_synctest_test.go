@@ -278,7 +278,7 @@ func TestARefusalIsNotAnOlderBuild(t *testing.T) {
 // TestAHigherLevelIsNotRead: a node stops at what a newer version wrote.
 func TestAHigherLevelIsNotRead(t *testing.T) {
 	entry := encoded(t, &raftlogv1.Entry{Ops: []*raftlogv1.Op{{Op: &raftlogv1.Op_Upgrade{Upgrade: &raftlogv1.Upgrade{Level: levelKnown + 1}}}}})
-	if _, err := decodeEntry(entry, levelKnown); !errors.Is(err, store.ErrNewerFormat) {
+	if _, err := (&decoder{knows: levelKnown}).decode(entry); !errors.Is(err, store.ErrNewerFormat) {
 		t.Errorf("an entry: %v", err)
 	}
 	state := disk{levelKey: encoded(t, &raftlogv1.LevelState{Level: levelKnown + 1})}
@@ -291,9 +291,9 @@ func TestAHigherLevelIsNotRead(t *testing.T) {
 func TestLevelIsNotRaisedByHalves(t *testing.T) {
 	m := newMachine(ledger.Config{})
 	var index uint64
-	apply := func(op *raftlogv1.Op) Result {
+	one := func(op *raftlogv1.Op) Result {
 		index++
-		return m.Apply(index, &raftlogv1.Entry{Ops: []*raftlogv1.Op{op}})[0]
+		return apply(m, index, &raftlogv1.Entry{Ops: []*raftlogv1.Op{op}})[0]
 	}
 	upgrade := &raftlogv1.Op{Op: &raftlogv1.Op_Upgrade{Upgrade: &raftlogv1.Upgrade{Level: levelKnown}}}
 	deployments := func(delete bool) *raftlogv1.Op {
@@ -308,20 +308,20 @@ func TestLevelIsNotRaisedByHalves(t *testing.T) {
 		}
 		return changeOp(all...)
 	}
-	if r := apply(deployments(false)); r.Change.Refusal != nil {
+	if r := one(deployments(false)); r.Change.Refusal != nil {
 		t.Fatal(r.Change.Refusal)
 	}
-	if apply(upgrade); m.Level() != 0 || len(m.Ledger.Resources()) != 0 {
+	if one(upgrade); m.Level() != 0 || len(m.Ledger.Resources()) != 0 {
 		t.Fatalf("level %d with %d resources", m.Level(), len(m.Ledger.Resources()))
 	}
-	apply(deployments(true))
-	if apply(upgrade); m.Level() != levelKnown {
+	one(deployments(true))
+	if one(upgrade); m.Level() != levelKnown {
 		t.Fatalf("level %d", m.Level())
 	}
-	if r := apply(changeOp(poolObject("d"))); r.Change.Refusal != nil || len(m.Ledger.Resources()) != 1 {
+	if r := one(changeOp(poolObject("d"))); r.Change.Refusal != nil || len(m.Ledger.Resources()) != 1 {
 		t.Fatalf("%+v, %d resources", r, len(m.Ledger.Resources()))
 	}
-	if apply(&raftlogv1.Op{Op: &raftlogv1.Op_Upgrade{Upgrade: &raftlogv1.Upgrade{}}}); m.Level() != levelKnown {
+	if one(&raftlogv1.Op{Op: &raftlogv1.Op_Upgrade{Upgrade: &raftlogv1.Upgrade{}}}); m.Level() != levelKnown {
 		t.Fatalf("it went back to %d", m.Level())
 	}
 }

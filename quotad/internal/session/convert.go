@@ -9,36 +9,15 @@ import (
 )
 
 // The log has messages of its own, so that the wire may change without touching what is stored for years. These
-// functions carry one over to the other. The lists of a renew are made in one piece: it is what quotad does most.
+// functions carry one over to the other. A renew is carried over in permit.go, to the ledger's own type, and its answer's
+// lists are made in one piece: it is what quotad does most.
 
-func countersTo(in []*quotav1.Counter) []*raftlogv1.Counter {
-	out, all := make([]*raftlogv1.Counter, len(in)), make([]raftlogv1.Counter, len(in))
-	for i, c := range in {
-		o := &all[i]
-		o.Resource, o.Period, o.Spent, o.Returned = c.GetResource(), c.GetPeriod(), c.GetSpent(), c.GetReturned()
-		o.Held, o.Demand, o.Close, o.ProviderLeft, o.Granted = c.GetHeld(), c.GetDemand(), c.GetClose(), c.ProviderLeft, c.GetGranted()
-		out[i] = o
-	}
-	return out
-}
-
-func renewTo(identity string, r *quotav1.Renew) *raftlogv1.Op {
-	out := &raftlogv1.Renew{
-		Identity: identity, Incarnation: r.GetIncarnation(), Seq: r.GetSeq(), Counters: countersTo(r.GetCounters()),
-		ShareVersion: r.GetShareVersion(), Leaving: r.GetLeaving(), Epoch: r.GetEpoch(),
-	}
-	for _, a := range r.GetAsks() {
-		out.Asks = append(out.Asks, &raftlogv1.Ask{Id: a.GetId(), Needs: needsTo(a.GetNeeds())})
-	}
-	return &raftlogv1.Op{Op: &raftlogv1.Op_Renew{Renew: out}}
-}
-
-func needsTo(in []*quotav1.Need) []*raftlogv1.Need {
-	out, all := make([]*raftlogv1.Need, len(in)), make([]raftlogv1.Need, len(in))
-	for i, n := range in {
-		o := &all[i]
-		o.Resource, o.Period, o.Amount, o.Name = n.GetResource(), n.GetPeriod(), n.GetAmount(), n.GetName()
-		out[i] = o
+func countersTo(in []*quotav1.Counter) (out []*raftlogv1.Counter) {
+	for _, c := range in {
+		out = append(out, &raftlogv1.Counter{
+			Resource: c.GetResource(), Period: c.GetPeriod(), Spent: c.GetSpent(), Returned: c.GetReturned(), Held: c.GetHeld(),
+			Demand: c.GetDemand(), Close: c.GetClose(), ProviderLeft: c.ProviderLeft, Granted: c.GetGranted(),
+		})
 	}
 	return out
 }

@@ -40,12 +40,13 @@ func (s *Server) renew(ctx context.Context, c *session, r *quotav1.Renew) error 
 			c.hello.GetIncarnation())
 	}
 	defer c.finish(r.GetSeq())
-	var passed *quotav1.Renew
+	passed := s.renewals.Get().(*renewal)
+	defer s.renewals.Put(passed)
 	var foreign int
 	var wrong error
 	s.node.View(func(m *replica.Machine) {
 		if wrong = checkRenew(m, r); wrong == nil {
-			passed, foreign = s.permit(m, c.hello.GetIdentity()).renew(r)
+			foreign = s.permit(m, c.hello.GetIdentity()).renew(c.hello.GetIdentity(), r, passed)
 		}
 	})
 	if wrong != nil {
@@ -53,14 +54,13 @@ func (s *Server) renew(ctx context.Context, c *session, r *quotav1.Renew) error 
 		return wrong
 	}
 	s.note(c, foreign)
-	res, err := s.node.Propose(ctx, renewTo(c.hello.GetIdentity(), passed))
+	reply, err := s.node.Renew(ctx, &passed.Renew)
 	if err != nil {
 		return fmt.Errorf("renew %d: %w", r.GetSeq(), err)
 	}
 	c.mu.Lock()
 	c.lastRenew = time.Now()
 	c.mu.Unlock()
-	reply := res[0].Renew
 	if reply.Refusal != 0 {
 		return fmt.Errorf("renew %d refused: reason %d", r.GetSeq(), reply.Refusal)
 	}

@@ -91,34 +91,53 @@ func (p permit) reaches(deployment string) bool {
 	return false
 }
 
-// renew returns what of a renew the ledger may see, and how much it may not. A counter that the process has already
-// was granted while it might: what runs on it may settle, and it gets nothing more.
-func (p permit) renew(r *quotav1.Renew) (passed *quotav1.Renew, foreign int) {
-	passed = &quotav1.Renew{
-		Incarnation: r.GetIncarnation(), Seq: r.GetSeq(), ShareVersion: r.GetShareVersion(), Leaving: r.GetLeaving(),
-		Epoch: r.GetEpoch(),
+// renewal is a renew as the ledger takes it, in memory that is used again.
+type renewal struct {
+	ledger.Renew
+	needs []ledger.Need // of all asks
+}
+
+// renew fills into with what of a renew the ledger may see, and returns how much it may not. A counter that the process
+// already has was granted while it might: what runs on it may settle, and it gets nothing more.
+func (p permit) renew(identity string, r *quotav1.Renew, into *renewal) (foreign int) {
+	into.Renew = ledger.Renew{
+		Identity: identity, Incarnation: r.GetIncarnation(), Seq: r.GetSeq(), ShareVersion: r.GetShareVersion(),
+		Leaving: r.GetLeaving(), Epoch: r.GetEpoch(), Counters: into.Counters[:0], Asks: into.Asks[:0],
 	}
 	for _, c := range r.GetCounters() {
 		switch {
 		case p.uses(c.GetResource()):
-			passed.Counters = append(passed.Counters, c)
+			into.Counters = append(into.Counters, counterOf(c))
 		case p.has(r.GetIncarnation(), c):
-			passed.Counters = append(passed.Counters, &quotav1.Counter{
-				Resource: c.GetResource(), Period: c.GetPeriod(), Spent: c.GetSpent(), Returned: c.GetReturned(), Held: c.GetHeld(),
-				Close: c.GetClose(), Granted: c.GetGranted(),
-			})
+			settles := counterOf(c)
+			settles.Demand, settles.ProviderLeft = 0, nil
+			into.Counters = append(into.Counters, settles)
 		default:
 			foreign++
 		}
 	}
+	into.needs = into.needs[:0]
 	for _, a := range r.GetAsks() {
 		if slices.ContainsFunc(a.GetNeeds(), p.forbids) {
 			foreign++
 			continue
 		}
-		passed.Asks = append(passed.Asks, a)
+		from := len(into.needs)
+		for _, n := range a.GetNeeds() {
+			into.needs = append(into.needs, ledger.Need{
+				Resource: n.GetResource(), Period: n.GetPeriod(), Amount: n.GetAmount(), Name: n.GetName(),
+			})
+		}
+		into.Asks = append(into.Asks, ledger.Ask{ID: a.GetId(), Needs: into.needs[from:len(into.needs):len(into.needs)]})
 	}
-	return passed, foreign
+	return foreign
+}
+
+func counterOf(c *quotav1.Counter) ledger.Counter {
+	return ledger.Counter{
+		Resource: c.GetResource(), Period: c.GetPeriod(), Spent: c.GetSpent(), Returned: c.GetReturned(), Held: c.GetHeld(),
+		Demand: c.GetDemand(), Close: c.GetClose(), ProviderLeft: c.ProviderLeft, Granted: c.GetGranted(),
+	}
 }
 
 // final returns what of a dead process's totals the ledger may see, and how much it may not.

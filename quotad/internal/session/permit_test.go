@@ -23,6 +23,27 @@ type seenNode struct {
 	seen []*raftlogv1.Op
 }
 
+func (n *seenNode) Renew(ctx context.Context, r *ledger.Renew) (ledger.RenewReply, error) {
+	said := &raftlogv1.Renew{Identity: r.Identity, Incarnation: r.Incarnation, Seq: r.Seq, Epoch: r.Epoch}
+	for _, c := range r.Counters {
+		said.Counters = append(said.Counters, &raftlogv1.Counter{
+			Resource: c.Resource, Period: c.Period, Spent: c.Spent, Returned: c.Returned, Held: c.Held, Demand: c.Demand,
+			Close: c.Close, ProviderLeft: c.ProviderLeft, Granted: c.Granted,
+		})
+	}
+	for _, a := range r.Asks {
+		ask := &raftlogv1.Ask{Id: a.ID}
+		for _, n := range a.Needs {
+			ask.Needs = append(ask.Needs, &raftlogv1.Need{Resource: n.Resource, Period: n.Period, Amount: n.Amount, Name: n.Name})
+		}
+		said.Asks = append(said.Asks, ask)
+	}
+	n.mu.Lock()
+	n.seen = append(n.seen, &raftlogv1.Op{Op: &raftlogv1.Op_Renew{Renew: said}})
+	n.mu.Unlock()
+	return n.Node.Renew(ctx, r)
+}
+
 func (n *seenNode) Propose(ctx context.Context, ops ...*raftlogv1.Op) ([]replica.Result, error) {
 	n.mu.Lock()
 	n.seen = append(n.seen, ops...)

@@ -45,6 +45,7 @@ const (
 // Node is the part of the replica the sessions need.
 type Node interface {
 	Propose(ctx context.Context, ops ...*raftlogv1.Op) ([]replica.Result, error)
+	Renew(ctx context.Context, r *ledger.Renew) (ledger.RenewReply, error)
 	View(read func(*replica.Machine))
 	Linearizable(ctx context.Context) error
 	Leader() (id, clientAddr, adminAddr string, self bool)
@@ -60,8 +61,9 @@ type Server struct {
 	secure bool // identities come from certificates
 	log    *zap.Logger
 
-	foreign atomic.Int64
-	reach   atomic.Pointer[reach]
+	foreign  atomic.Int64
+	renewals sync.Pool // of *renewal
+	reach    atomic.Pointer[reach]
 
 	mu       sync.Mutex
 	sessions map[*session]struct{}
@@ -94,7 +96,10 @@ func (s *Server) snapshot(m *replica.Machine, identity string) *quotav1.Snapshot
 
 // New makes a server. With secure set a sidecar's name must be the SPIFFE id of its certificate.
 func New(node Node, ring *keyring.Keyring, nodeID string, secure bool, log *zap.Logger) *Server {
-	return &Server{node: node, ring: ring, nodeID: nodeID, secure: secure, log: log, sessions: map[*session]struct{}{}}
+	return &Server{
+		node: node, ring: ring, nodeID: nodeID, secure: secure, log: log, sessions: map[*session]struct{}{},
+		renewals: sync.Pool{New: func() any { return &renewal{} }},
+	}
 }
 
 // session is one sidecar's stream.

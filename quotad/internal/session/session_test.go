@@ -12,9 +12,9 @@ import (
 	"google.golang.org/grpc/status"
 
 	quotav1 "github.com/sluice-gateway/sluice/proto/gen/quota/v1"
-	raftlogv1 "github.com/sluice-gateway/sluice/proto/gen/raftlog/v1"
 	usagev1 "github.com/sluice-gateway/sluice/proto/gen/usage/v1"
 	"github.com/sluice-gateway/sluice/quotad/internal/replica"
+	"github.com/sluice-gateway/sluice/quotad/ledger"
 )
 
 func TestHelloIsRefused(t *testing.T) {
@@ -422,17 +422,17 @@ func TestHelloIsHeldDuringAnElection(t *testing.T) {
 	}
 }
 
-// slowNode holds every proposal until it is let go.
+// slowNode holds every renew until it is let go.
 type slowNode struct {
 	Node
 	proposals atomic.Int64
 	goOn      chan struct{}
 }
 
-func (n *slowNode) Propose(ctx context.Context, ops ...*raftlogv1.Op) ([]replica.Result, error) {
+func (n *slowNode) Renew(ctx context.Context, r *ledger.Renew) (ledger.RenewReply, error) {
 	n.proposals.Add(1)
 	<-n.goOn
-	return n.Node.Propose(ctx, ops...)
+	return n.Node.Renew(ctx, r)
 }
 
 // TestRenewSentAgain: a renew that is sent again while it is under way is proposed once and answered once;
