@@ -5,12 +5,10 @@ import (
 	raftlogv1 "github.com/sluice-gateway/sluice/proto/gen/raftlog/v1"
 	usagev1 "github.com/sluice-gateway/sluice/proto/gen/usage/v1"
 	"github.com/sluice-gateway/sluice/quotad/internal/rollup"
-	"github.com/sluice-gateway/sluice/quotad/ledger"
 )
 
 // The log has messages of its own, so that the wire may change without touching what is stored for years. These
-// functions carry one over to the other. A renew is carried over in permit.go, to the ledger's own type, and its answer's
-// lists are made in one piece: it is what quotad does most.
+// functions carry one over to the other. Renews, which are what quotad does most, are carried over in renewal.go.
 
 func countersTo(in []*quotav1.Counter) (out []*raftlogv1.Counter) {
 	for _, c := range in {
@@ -27,31 +25,6 @@ func finalTo(identity string, successor uint64, f *quotav1.FileFinal) *raftlogv1
 		Identity: identity, Incarnation: f.GetIncarnation(), Seq: f.GetSeq(), Counters: countersTo(f.GetCounters()),
 		Proven: f.GetProven(), Successor: successor,
 	}}}
-}
-
-func replyFrom(r ledger.RenewReply) *quotav1.RenewReply {
-	out := &quotav1.RenewReply{
-		Seq: r.Seq, Epoch: r.Epoch, UsableForMs: r.UsableForMS, ShareVersion: r.ShareVersion, StandbyForMs: r.StandbyForMS, Fenced: r.Fenced,
-	}
-	out.Grants = make([]*quotav1.Grant, len(r.Grants))
-	all := make([]quotav1.Grant, len(r.Grants))
-	for i := range r.Grants {
-		g, o := &r.Grants[i], &all[i]
-		o.Resource, o.Period, o.Granted, o.Forfeited, o.Gone = g.Resource, g.Period, g.Granted, g.Forfeited, g.Gone
-		o.Free, o.Shortage, o.RetryAfterMs = g.Free, quotav1.Shortage(g.Shortage), g.RetryAfterMS
-		o.IdleMax, o.Of, o.Name = g.IdleMax, g.Of, g.Name
-		out.Grants[i] = o
-	}
-	for _, a := range r.Asks {
-		out.Asks = append(out.Asks, &quotav1.AskResult{
-			Id: a.ID, Granted: a.Granted, Resource: a.Resource, Shortage: quotav1.Shortage(a.Shortage), Left: a.Left,
-			RetryAfterMs: a.RetryAfterMS,
-		})
-	}
-	for _, s := range r.Shares {
-		out.Shares = append(out.Shares, &quotav1.Share{Resource: s.Resource, PerMinute: s.PerMinute})
-	}
-	return out
 }
 
 // batchTo carries a batch over, with those of its rows that may pass.

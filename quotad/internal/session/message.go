@@ -64,11 +64,12 @@ func (s *Server) renew(ctx context.Context, c *session, r *quotav1.Renew) error 
 	if reply.Refusal != 0 {
 		return fmt.Errorf("renew %d refused: reason %d", r.GetSeq(), reply.Refusal)
 	}
-	out := replyFrom(reply)
+	a := s.answers.Get().(*answer)
+	out := a.fill(&reply)
 	if foreign > 0 {
 		complete(r, out)
 	}
-	c.send(&quotav1.SessionResponse{Message: &quotav1.SessionResponse_RenewReply{RenewReply: out}})
+	c.sendThen(&a.response, func() { s.answers.Put(a) })
 	return nil
 }
 

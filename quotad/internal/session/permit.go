@@ -91,12 +91,6 @@ func (p permit) reaches(deployment string) bool {
 	return false
 }
 
-// renewal is a renew as the ledger takes it, in memory that is used again.
-type renewal struct {
-	ledger.Renew
-	needs []ledger.Need // of all asks
-}
-
 // renew fills into with what of a renew the ledger may see, and returns how much it may not. A counter that the process
 // already has was granted while it might: what runs on it may settle, and it gets nothing more.
 func (p permit) renew(identity string, r *quotav1.Renew, into *renewal) (foreign int) {
@@ -131,13 +125,6 @@ func (p permit) renew(identity string, r *quotav1.Renew, into *renewal) (foreign
 		into.Asks = append(into.Asks, ledger.Ask{ID: a.GetId(), Needs: into.needs[from:len(into.needs):len(into.needs)]})
 	}
 	return foreign
-}
-
-func counterOf(c *quotav1.Counter) ledger.Counter {
-	return ledger.Counter{
-		Resource: c.GetResource(), Period: c.GetPeriod(), Spent: c.GetSpent(), Returned: c.GetReturned(), Held: c.GetHeld(),
-		Demand: c.GetDemand(), Close: c.GetClose(), ProviderLeft: c.ProviderLeft, Granted: c.GetGranted(),
-	}
 }
 
 // final returns what of a dead process's totals the ledger may see, and how much it may not.

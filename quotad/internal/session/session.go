@@ -63,6 +63,7 @@ type Server struct {
 
 	foreign  atomic.Int64
 	renewals sync.Pool // of *renewal
+	answers  sync.Pool // of *answer
 	reach    atomic.Pointer[reach]
 
 	mu       sync.Mutex
@@ -99,20 +100,29 @@ func New(node Node, ring *keyring.Keyring, nodeID string, secure bool, log *zap.
 	return &Server{
 		node: node, ring: ring, nodeID: nodeID, secure: secure, log: log, sessions: map[*session]struct{}{},
 		renewals: sync.Pool{New: func() any { return &renewal{} }},
+		answers:  sync.Pool{New: func() any { return newAnswer() }},
 	}
 }
 
 // session is one sidecar's stream.
 type session struct {
 	hello  *quotav1.Hello
-	out    chan *quotav1.SessionResponse
+	stream grpc.ServerStreamingServer[quotav1.SessionResponse]
 	cancel context.CancelCauseFunc
 
 	mu        sync.Mutex
+	out       []outgoing
+	writing   bool      // a goroutine writes; one that failed is never followed by another
 	acked     uint64    // configuration in force there
 	lastRenew time.Time // zero before the first
 	renewing  uint64    // seq of the renew that is under way; 0: none
 	strayed   bool      // it named what it may not, and the log says so
+}
+
+// outgoing is a message that waits to be sent.
+type outgoing struct {
+	message *quotav1.SessionResponse
+	sent    func() // may be nil; not called when it is dropped
 }
 
 var (
@@ -137,7 +147,7 @@ func (s *Server) Session(stream grpc.BidiStreamingServer[quotav1.SessionRequest,
 	ctx, cancel := context.WithCancelCause(stream.Context())
 	defer cancel(nil)
 	c := &session{
-		hello: hello, out: make(chan *quotav1.SessionResponse, outMax), cancel: cancel, acked: hello.GetConfigVersion(),
+		hello: hello, stream: stream, cancel: cancel, acked: hello.GetConfigVersion(),
 	}
 	s.welcome(c)
 	defer s.forget(c)
@@ -146,21 +156,6 @@ func (s *Server) Session(stream grpc.BidiStreamingServer[quotav1.SessionRequest,
 		return err
 	}
 
-	// Nobody waits for the writer: it may be stuck in Send, at a sidecar that does not read, until the stream ends,
-	// and the stream ends when this handler returns.
-	go func() {
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case m := <-c.out:
-				if err := stream.Send(m); err != nil {
-					cancel(err)
-					return
-				}
-			}
-		}
-	}()
 	received := make(chan *quotav1.SessionRequest)
 	go func() { // ends with the stream, which ends when this handler returns
 		defer close(received)
@@ -327,11 +322,45 @@ func (s *Server) forget(c *session) {
 }
 
 // send queues a message; a sidecar that does not read loses its session.
-func (c *session) send(m *quotav1.SessionResponse) {
-	select {
-	case c.out <- m:
-	default:
+func (c *session) send(m *quotav1.SessionResponse) { c.sendThen(m, nil) }
+
+// sendThen is send, and calls sent when the message is not needed any more.
+func (c *session) sendThen(m *quotav1.SessionResponse, sent func()) {
+	c.mu.Lock()
+	full, idle := len(c.out) >= outMax, !c.writing
+	if !full {
+		c.out, c.writing = append(c.out, outgoing{m, sent}), true
+	}
+	c.mu.Unlock()
+	switch {
+	case full:
 		c.cancel(errSlow)
+	case idle:
+		// Thousands of sidecars have nothing to be sent most of the time. Nobody waits for the writer: it may be stuck
+		// in Send, at a sidecar that does not read, until the stream ends, and the stream ends when its handler returns.
+		go c.write()
+	}
+}
+
+// write sends what waits.
+func (c *session) write() {
+	for {
+		c.mu.Lock()
+		if len(c.out) == 0 {
+			c.writing = false
+			c.mu.Unlock()
+			return
+		}
+		next := c.out[0]
+		c.out = slices.Delete(c.out, 0, 1)
+		c.mu.Unlock()
+		if err := c.stream.Send(next.message); err != nil {
+			c.cancel(err)
+			return
+		}
+		if next.sent != nil {
+			next.sent()
+		}
 	}
 }
 
