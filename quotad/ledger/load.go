@@ -192,10 +192,9 @@ func (l *Ledger) loadCounter(s *CounterState) error {
 		return fmt.Errorf("%w: counter of process %d on resource %d, period %d: one of them is missing",
 			ErrRecords, s.Incarnation, s.Resource, s.Period)
 	}
-	c := &counter{
-		m: m, p: p, granted: s.Granted, spent: s.Spent, returned: s.Returned, forfeited: s.Forfeited, held: s.Held,
-		demand: s.Demand, suspense: s.Suspense, shares: slices.Clone(s.Shares),
-	}
+	c := newCounter(m, p)
+	c.granted, c.spent, c.returned, c.forfeited = s.Granted, s.Spent, s.Returned, s.Forfeited
+	c.held, c.demand, c.suspense, c.shares = s.Held, s.Demand, s.Suspense, slices.Clone(s.Shares)
 	m.counters = append(m.counters, c)
 	p.counters = append(p.counters, c)
 	return nil

@@ -88,6 +88,8 @@ type sums struct {
 type counter struct {
 	m                   *member
 	p                   *pool
+	resource            uint64 // of p
+	period              uint32 // of p
 	granted, spent      int64
 	returned, forfeited int64
 	held, demand        int64
@@ -202,6 +204,10 @@ func (l *Ledger) pool(resource uint64, period uint32) *pool {
 	return nil
 }
 
+func newCounter(m *member, p *pool) *counter {
+	return &counter{m: m, p: p, resource: p.res.id, period: p.period}
+}
+
 // find returns the counter of m; nil when there is none.
 func (m *member) find(resource uint64, period uint32) *counter {
 	if i, ok := m.search(resource, period); ok {
@@ -210,9 +216,22 @@ func (m *member) find(resource uint64, period uint32) *counter {
 	return nil
 }
 
+// search is a binary search, written out: a renew makes a hundred of them.
 func (m *member) search(resource uint64, period uint32) (int, bool) {
-	return slices.BinarySearchFunc(m.counters, CounterKey{Resource: resource, Period: period},
-		func(c *counter, k CounterKey) int { return compareKey(c.p.res.id, c.p.period, k.Resource, k.Period) })
+	from, to := 0, len(m.counters)
+	for from < to {
+		i := (from + to) / 2
+		c := m.counters[i]
+		switch {
+		case c.resource == resource && c.period == period:
+			return i, true
+		case c.resource < resource || c.resource == resource && c.period < period:
+			from = i + 1
+		default:
+			to = i
+		}
+	}
+	return from, false
 }
 
 // lacking is how many counters ensure would make.
@@ -240,7 +259,7 @@ func (l *Ledger) ensure(m *member, p *pool) *counter {
 		l.ensure(m, t.pools[0])
 	}
 	i, _ := m.search(p.res.id, p.period)
-	c := &counter{m: m, p: p}
+	c := newCounter(m, p)
 	m.counters = slices.Insert(m.counters, i, c)
 	at, _ := p.search(m.incarnation)
 	p.counters = slices.Insert(p.counters, at, c)

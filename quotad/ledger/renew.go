@@ -201,7 +201,7 @@ func (l *Ledger) reply(m *member, r *Renew) RenewReply {
 	out := RenewReply{
 		Seq: r.Seq, Epoch: l.restored.Epoch, Asks: append([]AskResult(nil), m.asks...), ShareVersion: m.shareVersion,
 		UsableForMS: l.cfg.UsableForMS, StandbyForMS: l.cfg.StandbyForMS,
-		Grants: make([]Grant, 0, len(r.Counters)+2*len(r.Asks)),
+		Grants: make([]Grant, 0, len(r.Counters)),
 	}
 	l.mark++
 	for i := range r.Counters {

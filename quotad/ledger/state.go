@@ -132,7 +132,7 @@ func (l *Ledger) counter(k CounterKey) *counter {
 	return nil
 }
 
-func (c *counter) key() CounterKey { return CounterKey{c.m.incarnation, c.p.res.id, c.p.period} }
+func (c *counter) key() CounterKey { return CounterKey{c.m.incarnation, c.resource, c.period} }
 
 // MemberState returns the record of a process; false when it is forgotten or never was.
 func (l *Ledger) MemberState(incarnation uint64) (MemberState, bool) {
