@@ -2,13 +2,14 @@ package ledger
 
 // A bucket's level grows by limit / 60,000 units each millisecond, less the shares of silent sidecars, which may be
 // using them. It stops where level and idle leases together reach the capacity, or else the leases would be a second
-// bucket behind the first. The level may be negative: an overrun is repaid out of the refill.
+// bucket behind the first. What asks were granted counts like idle leases until the next renew says that it runs: while
+// the answer is on its way the callers may go, and all of it comes back. The level may be negative: an overrun is repaid
+// out of the refill.
 
 // levelNow returns the level at now, in units × perUnit, and changes nothing.
 func (r *resource) levelNow(now int64) int64 {
 	r = r.bucket()
-	p := r.pools[0]
-	room := (r.spec.Burst - min(p.idle, 2*bucketMax)) * perUnit
+	room := r.room()
 	if now <= r.levelAt || r.level >= room {
 		return r.level
 	}
@@ -49,7 +50,9 @@ func (l *Ledger) refill(r *resource) {
 }
 
 // room is how high the level may rise.
-func (r *resource) room() int64 { return (r.spec.Burst - min(r.pools[0].idle, 2*bucketMax)) * perUnit }
+func (r *resource) room() int64 {
+	return (r.spec.Burst - min(r.pools[0].idle+r.pools[0].asked, 2*bucketMax)) * perUnit
+}
 
 // fill makes a bucket full, unless its limit is 0.
 func (l *Ledger) fill(r *resource) {

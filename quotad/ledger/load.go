@@ -194,7 +194,7 @@ func (l *Ledger) loadCounter(s *CounterState) error {
 	}
 	c := &counter{
 		m: m, p: p, granted: s.Granted, spent: s.Spent, returned: s.Returned, forfeited: s.Forfeited, held: s.Held,
-		demand: s.Demand, suspense: s.Suspense, shares: slices.Clone(s.Shares),
+		demand: s.Demand, suspense: s.Suspense, asked: s.Asked, shares: slices.Clone(s.Shares),
 	}
 	m.counters = append(m.counters, c)
 	p.counters = append(p.counters, c)

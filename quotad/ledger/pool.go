@@ -76,6 +76,7 @@ type sums struct {
 	out          int64 // G − S − R − F, without suspense
 	suspense     int64
 	idle         int64 // part of out that nobody holds
+	asked        int64 // part of out that only we take for held
 	wants        int64 // wishes still open
 	claimants    int64 // counters with such a wish
 	live         int64 // counters of live members
@@ -90,6 +91,7 @@ type counter struct {
 	granted, spent      int64
 	returned, forfeited int64
 	held, demand        int64
+	asked               int64        // buckets: part of held that asks were granted since the last renew; it may come back
 	suspense            int64        // buckets: 0; at a lapsed member all that is out
 	shares              []ShareState // see share.go
 	waiting             bool         // refused something since its last renew; a hint, not in the records
@@ -164,6 +166,7 @@ func (s *sums) tally(c *counter, sign int64) {
 func (s *sums) use(c *counter, sign int64) {
 	s.out += sign * (c.out() - c.suspense)
 	s.idle += sign * c.idle()
+	s.asked += sign * c.asked
 	if w := c.want(); w > 0 {
 		s.wants += sign * w
 		s.claimants += sign

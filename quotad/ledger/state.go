@@ -66,6 +66,7 @@ type CounterState struct {
 	Held        int64
 	Demand      int64
 	Suspense    int64
+	Asked       int64
 	Shares      []ShareState // ascending versions; the last is the newest
 }
 
@@ -156,6 +157,6 @@ func (c *counter) state() CounterState {
 	return CounterState{
 		Incarnation: c.m.incarnation, Resource: c.p.res.id, Period: c.p.period, Granted: c.granted, Spent: c.spent,
 		Returned: c.returned, Forfeited: c.forfeited, Held: c.held, Demand: c.demand, Suspense: c.suspense,
-		Shares: slices.Clone(c.shares),
+		Asked: c.asked, Shares: slices.Clone(c.shares),
 	}
 }

@@ -142,7 +142,7 @@ func resourceFrom(r *raftlogv1.ResourceState) ledger.ResourceState {
 func counterStateTo(c ledger.CounterState) *raftlogv1.CounterState {
 	return &raftlogv1.CounterState{
 		Incarnation: c.Incarnation, Resource: c.Resource, Period: c.Period, Granted: c.Granted, Spent: c.Spent,
-		Returned: c.Returned, Forfeited: c.Forfeited, Held: c.Held, Demand: c.Demand, Suspense: c.Suspense,
+		Returned: c.Returned, Forfeited: c.Forfeited, Held: c.Held, Demand: c.Demand, Suspense: c.Suspense, Asked: c.Asked,
 		Shares: each(c.Shares, func(s ledger.ShareState) *raftlogv1.ShareState {
 			return &raftlogv1.ShareState{Version: s.Version, PerMinute: s.PerMinute}
 		}),
@@ -153,7 +153,7 @@ func counterStateFrom(c *raftlogv1.CounterState) ledger.CounterState {
 	return ledger.CounterState{
 		Incarnation: c.GetIncarnation(), Resource: c.GetResource(), Period: c.GetPeriod(), Granted: c.GetGranted(),
 		Spent: c.GetSpent(), Returned: c.GetReturned(), Forfeited: c.GetForfeited(), Held: c.GetHeld(), Demand: c.GetDemand(),
-		Suspense: c.GetSuspense(),
+		Suspense: c.GetSuspense(), Asked: c.GetAsked(),
 		Shares: each(c.GetShares(), func(s *raftlogv1.ShareState) ledger.ShareState {
 			return ledger.ShareState{Version: s.GetVersion(), PerMinute: s.GetPerMinute()}
 		}),

@@ -2886,7 +2886,9 @@ type CounterState struct {
 	// Part of outstanding that stands in suspense.
 	Suspense int64 `protobuf:"varint,10,opt,name=suspense,proto3" json:"suspense,omitempty"`
 	// Share in force at the sidecar as far as it has acknowledged, and newer ones not yet acknowledged.
-	Shares        []*ShareState `protobuf:"bytes,11,rep,name=shares,proto3" json:"shares,omitempty"`
+	Shares []*ShareState `protobuf:"bytes,11,rep,name=shares,proto3" json:"shares,omitempty"`
+	// Part of held that asks were granted since the last renew: of a bucket, at level 1.
+	Asked         int64 `protobuf:"varint,12,opt,name=asked,proto3" json:"asked,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2996,6 +2998,13 @@ func (x *CounterState) GetShares() []*ShareState {
 		return x.Shares
 	}
 	return nil
+}
+
+func (x *CounterState) GetAsked() int64 {
+	if x != nil {
+		return x.Asked
+	}
+	return 0
 }
 
 // ShareState is one version of a standing share.
@@ -4269,7 +4278,7 @@ const file_raftlog_v1_raftlog_proto_rawDesc = "" +
 	"\fper_usd_nano\x18\r \x01(\x03R\n" +
 	"perUsdNano\x12\x18\n" +
 	"\alearned\x18\x14 \x01(\x03R\alearned\x12\x16\n" +
-	"\x06raised\x18\x15 \x01(\x03R\x06raised\"\xc6\x02\n" +
+	"\x06raised\x18\x15 \x01(\x03R\x06raised\"\xdc\x02\n" +
 	"\fCounterState\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\x04R\vincarnation\x12\x1a\n" +
 	"\bresource\x18\x02 \x01(\x04R\bresource\x12\x16\n" +
@@ -4282,7 +4291,8 @@ const file_raftlog_v1_raftlog_proto_rawDesc = "" +
 	"\x06demand\x18\t \x01(\x03R\x06demand\x12\x1a\n" +
 	"\bsuspense\x18\n" +
 	" \x01(\x03R\bsuspense\x12.\n" +
-	"\x06shares\x18\v \x03(\v2\x16.raftlog.v1.ShareStateR\x06shares\"E\n" +
+	"\x06shares\x18\v \x03(\v2\x16.raftlog.v1.ShareStateR\x06shares\x12\x14\n" +
+	"\x05asked\x18\f \x01(\x03R\x05asked\"E\n" +
 	"\n" +
 	"ShareState\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x1d\n" +
