@@ -104,7 +104,10 @@ func (l *Ledger) loadLevel(r *resource, s *ResourceState) error {
 	if _, double := l.resources[s.ID]; double || s.ID == 0 {
 		return fmt.Errorf("%w: resource %d: id is 0 or there twice", ErrRecords, s.ID)
 	}
-	r.level, r.levelAt, r.used = s.Level60k, s.LevelAtMS, s.UsedAtMS
+	r.level, r.levelAt, r.used, r.withheld = s.Level60k, s.LevelAtMS, s.UsedAtMS, s.Withheld60k
+	if r.withheld < 0 || r.withheld > 2*bucketMax*perUnit {
+		return fmt.Errorf("%w: resource %d: %d withheld", ErrRecords, s.ID, r.withheld)
+	}
 	if most := r.spec.Burst * perUnit; r.level > most || r.level < -most-debtMinutes*bucketMax*perUnit || r.levelAt > l.now {
 		return fmt.Errorf("%w: resource %d: level %d at %d", ErrRecords, s.ID, r.level, r.levelAt)
 	}

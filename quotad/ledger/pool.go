@@ -8,16 +8,17 @@ import (
 // resource is one limited thing. A bucket has exactly one pool, of period 0; a budget one for each period it keeps; a
 // run one of period 0; the template of runs none.
 type resource struct {
-	id      uint64
-	spec    *Spec // filled in; of a child, its template's
-	money   bool  // a budget; like each it never changes, and a renew need not look into spec for it
-	each    Each
-	level   int64   // buckets: units × perUnit
-	levelAt int64   // buckets: ledger time of level
-	pools   []*pool // by period
-	used    int64   // a child: its last use; a pool: when it was divided last
-	touched uint64
-	alarm   alarm
+	id       uint64
+	spec     *Spec // filled in; of a child, its template's
+	money    bool  // a budget; like each it never changes, and a renew need not look into spec for it
+	each     Each
+	level    int64   // buckets: units × perUnit
+	levelAt  int64   // buckets: ledger time of level
+	withheld int64   // buckets: refill that there is no room for as long as what asks were granted may come back
+	pools    []*pool // by period
+	used     int64   // a child: its last use; a pool: when it was divided last
+	touched  uint64
+	alarm    alarm
 
 	// Templates: see child.go.
 	kids     []*resource // by name

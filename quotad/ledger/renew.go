@@ -169,7 +169,7 @@ func (p *pool) countable() bool { return p.res.of == nil && !p.res.template() }
 func (l *Ledger) apply(c *counter, rc *Counter) {
 	most := l.debtMax(c.m, c.p, c)
 	l.lift(c)
-	spent, returned := rc.Spent-c.spent, rc.Returned-c.returned
+	spent, returned, asked := rc.Spent-c.spent, rc.Returned-c.returned, c.asked
 	c.spent, c.returned, c.held, c.demand, c.asked = rc.Spent, rc.Returned, rc.Held, rc.Demand, 0
 	over := max(0, -c.out())
 	uncovered := c.held - max(0, c.out())
@@ -183,6 +183,7 @@ func (l *Ledger) apply(c *counter, rc *Counter) {
 		l.use(p.res)
 	}
 	if !p.res.budget() {
+		p.res.confirm(max(0, asked-returned)) // what did not run has come back
 		p.res.giveBack(returned)
 		p.res.charge(over)
 		if rc.ProviderLeft != nil && p.res.claimant() {

@@ -16,6 +16,7 @@ type ResourceState struct {
 	AlertPermille []int64
 	Weight        int64
 	Level60k      int64 // units × 60,000
+	Withheld60k   int64 // likewise: refilled, and not there before what asks were granted is known to run
 	LevelAtMS     int64
 	Periods       []BudgetPeriodState // ascending
 	Each          Each
@@ -100,6 +101,7 @@ func (l *Ledger) ResourceState(id uint64) (ResourceState, bool) {
 		return ResourceState{}, false
 	}
 	s := ResourceState{ID: r.id, Name: r.name, Level60k: r.level, LevelAtMS: r.levelAt, UsedAtMS: r.used, SetAside60k: r.aside}
+	s.Withheld60k = r.withheld
 	if r.of != nil {
 		s.Of = r.of.id
 	} else {

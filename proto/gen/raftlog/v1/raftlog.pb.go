@@ -2453,7 +2453,9 @@ type ResourceState struct {
 	// Budget in another currency than USD: its limit is in billionths of this; empty is USD.
 	Currency string `protobuf:"bytes,20,opt,name=currency,proto3" json:"currency,omitempty"`
 	// Rates of that currency by month, ascending.
-	Rates         []*CurrencyRate `protobuf:"bytes,21,rep,name=rates,proto3" json:"rates,omitempty"`
+	Rates []*CurrencyRate `protobuf:"bytes,21,rep,name=rates,proto3" json:"rates,omitempty"`
+	// Buckets: what has refilled and is not there before what asks were granted is known to run, in units x 60,000.
+	Withheld_60K  int64 `protobuf:"varint,22,opt,name=withheld_60k,json=withheld60k,proto3" json:"withheld_60k,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2633,6 +2635,13 @@ func (x *ResourceState) GetRates() []*CurrencyRate {
 		return x.Rates
 	}
 	return nil
+}
+
+func (x *ResourceState) GetWithheld_60K() int64 {
+	if x != nil {
+		return x.Withheld_60K
+	}
+	return 0
 }
 
 // CurrencyRate is a month's rate.
@@ -4231,7 +4240,7 @@ const file_raftlog_v1_raftlog_proto_rawDesc = "" +
 	"\x06weight\x18\x02 \x01(\x03R\x06weight\"@\n" +
 	"\fClassReserve\x12\x14\n" +
 	"\x05class\x18\x01 \x01(\tR\x05class\x12\x1a\n" +
-	"\bpermille\x18\x02 \x01(\x03R\bpermille\"\xcf\x04\n" +
+	"\bpermille\x18\x02 \x01(\x03R\bpermille\"\xf2\x04\n" +
 	"\rResourceState\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x14\n" +
 	"\x05scope\x18\x02 \x01(\tR\x05scope\x12\x14\n" +
@@ -4255,7 +4264,8 @@ const file_raftlog_v1_raftlog_proto_rawDesc = "" +
 	"\akeep_ms\x18\x12 \x01(\x03R\x06keepMs\x12\"\n" +
 	"\rset_aside_60k\x18\x13 \x01(\x03R\vsetAside60k\x12\x1a\n" +
 	"\bcurrency\x18\x14 \x01(\tR\bcurrency\x12.\n" +
-	"\x05rates\x18\x15 \x03(\v2\x18.raftlog.v1.CurrencyRateR\x05rates\"H\n" +
+	"\x05rates\x18\x15 \x03(\v2\x18.raftlog.v1.CurrencyRateR\x05rates\x12!\n" +
+	"\fwithheld_60k\x18\x16 \x01(\x03R\vwithheld60k\"H\n" +
 	"\fCurrencyRate\x12\x16\n" +
 	"\x06period\x18\x01 \x01(\rR\x06period\x12 \n" +
 	"\fper_usd_nano\x18\x02 \x01(\x03R\n" +
