@@ -375,3 +375,39 @@ func TestRefundsBesideAFullBucket(t *testing.T) {
 	}
 	runPlan(t, p, nil)
 }
+
+// TestAnswerThatComesAfterItsCallerHasGone: what an ask was granted comes back unused, after others have drawn what the
+// bucket refilled meanwhile. All of it together is the bucket once, not twice.
+func TestAnswerThatComesAfterItsCallerHasGone(t *testing.T) {
+	granted := 0
+	p := calm(2, 1)
+	p.duration = 200 * time.Second
+	p.script = func(w *world) {
+		draw := func(s *sidecar, permille int64) {
+			r := s.p.newRequest(0)
+			for i, n := range r.needs {
+				if w.witness.byID[n.Resource].spec.Kind == ledger.TotalTokens {
+					r.needs[i].Amount = w.plan.teams[0].burst * permille / 1000
+					r.uses[i].Amount = r.needs[i].Amount
+				}
+			}
+			r.ended = func() { granted++ }
+			s.p.submit(r)
+		}
+		w.load.on = false
+		late, other := w.sidecars[0], w.sidecars[1]
+		w.every(40*time.Second, func() {
+			late.link.cut[down] = true
+			draw(late, 900) // granted, and its caller has gone before it hears of it
+			w.after(6500*time.Millisecond, func() { draw(other, 900) })
+			w.after(7*time.Second, func() { late.link.cut[down] = false })
+			w.after(8200*time.Millisecond, func() { draw(late, 700) })
+		})
+	}
+	runPlan(t, p, func(*world) {
+		if granted < 4 {
+			t.Errorf("%d requests were granted, want one a round or more", granted)
+		}
+		granted = 0
+	})
+}

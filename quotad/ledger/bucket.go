@@ -2,13 +2,14 @@ package ledger
 
 // A bucket's level grows by limit / 60,000 units each millisecond, less the shares of silent sidecars, which may be
 // using them. It stops where level and idle leases together reach the capacity, or else the leases would be a second
-// bucket behind the first. The level may be negative: an overrun is repaid out of the refill.
+// bucket behind the first. What asks were granted counts like idle leases until the next renew says that it runs: while
+// the answer is on its way the callers may go, and all of it comes back. What refills meanwhile is withheld, and there at
+// once when they run. The level may be negative: an overrun is repaid out of the refill.
 
 // levelNow returns the level at now, in units × perUnit, and changes nothing.
 func (r *resource) levelNow(now int64) int64 {
 	r = r.bucket()
-	p := r.pools[0]
-	room := (r.spec.Burst - min(p.idle, 2*bucketMax)) * perUnit
+	room := r.room()
 	if now <= r.levelAt || r.level >= room {
 		return r.level
 	}
@@ -33,14 +34,18 @@ func (l *Ledger) refill(r *resource) {
 	r = r.bucket()
 	if r.template() && !r.shared() {
 		for _, kid := range r.kids {
-			if kid.level < kid.room() {
+			if kid.level < kid.room() || kid.pools[0].asked > 0 {
 				l.refill(kid)
 			}
 		}
 		return
 	}
 	if r.levelAt != l.now {
-		r.level, r.levelAt = r.levelNow(l.now), l.now
+		level := r.levelNow(l.now)
+		if beside := mulSat(r.rate(), l.now-r.levelAt) - (level - r.level); beside > 0 || r.withheld > 0 {
+			r.withheld = min(addSat(r.withheld, max(0, beside)), r.askedRoom())
+		}
+		r.level, r.levelAt = level, l.now
 		l.touchResource(r)
 		if r.shared() {
 			l.setAside(r)
@@ -49,7 +54,23 @@ func (l *Ledger) refill(r *resource) {
 }
 
 // room is how high the level may rise.
-func (r *resource) room() int64 { return (r.spec.Burst - min(r.pools[0].idle, 2*bucketMax)) * perUnit }
+func (r *resource) room() int64 {
+	return (r.spec.Burst-min(r.pools[0].idle, 2*bucketMax))*perUnit - r.askedRoom()
+}
+
+// askedRoom is the part of the capacity that is kept for what asks were granted and may come back.
+func (r *resource) askedRoom() int64 { return min(r.pools[0].asked, 2*bucketMax) * perUnit }
+
+// confirm says that units of what asks were granted run. What was withheld for them is there now; what was withheld for
+// others that are not asked any more is lost, since they came back instead.
+func (r *resource) confirm(units int64) {
+	b := r.bucket()
+	freed := max(0, b.withheld-b.askedRoom())
+	b.withheld -= freed
+	if room := b.room(); b.level < room {
+		b.level += min(freed, min(units, 2*bucketMax)*perUnit, room-b.level)
+	}
+}
 
 // fill makes a bucket full, unless its limit is 0.
 func (l *Ledger) fill(r *resource) {

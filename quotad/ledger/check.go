@@ -144,7 +144,7 @@ func (l *Ledger) CheckTouched() error {
 
 func (p *pool) conserved() error {
 	r := p.res
-	if p.out < 0 || p.suspense < 0 || p.idle < 0 || p.wants < 0 || p.shares < 0 || p.lapsedShares < 0 {
+	if p.out < 0 || p.suspense < 0 || p.idle < 0 || p.asked < 0 || p.wants < 0 || p.shares < 0 || p.lapsedShares < 0 {
 		return fmt.Errorf("%w: resource %d, period %d: a negative sum in %+v", ErrBroken, r.id, p.period, p.sums)
 	}
 	if !r.budget() {
@@ -174,6 +174,8 @@ func (c *counter) check() error {
 		return fault("out of range")
 	case c.out() < 0:
 		return fault("more used than granted")
+	case c.asked < 0 || c.asked > c.held, money && c.asked != 0:
+		return fault("asked")
 	case money && c.forfeited != 0, !money && c.suspense != 0:
 		return fault("forfeits or suspense of the wrong kind")
 	case money && c.m.lapsed && c.suspense != c.out(), !c.m.lapsed && c.suspense != 0:

@@ -81,6 +81,9 @@ func (l *Ledger) ask(m *member, a *Ask) AskResult {
 		l.lift(c)
 		c.granted += n.Amount
 		c.held += n.Amount // the waiting request takes it at once
+		if l.rules > RulesFirst && !c.p.res.budget() {
+			c.asked += n.Amount
+		}
 		l.put(c)
 		l.take(c.p, n.Amount)
 	}

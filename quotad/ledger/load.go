@@ -104,7 +104,10 @@ func (l *Ledger) loadLevel(r *resource, s *ResourceState) error {
 	if _, double := l.resources[s.ID]; double || s.ID == 0 {
 		return fmt.Errorf("%w: resource %d: id is 0 or there twice", ErrRecords, s.ID)
 	}
-	r.level, r.levelAt, r.used = s.Level60k, s.LevelAtMS, s.UsedAtMS
+	r.level, r.levelAt, r.used, r.withheld = s.Level60k, s.LevelAtMS, s.UsedAtMS, s.Withheld60k
+	if r.withheld < 0 || r.withheld > 2*bucketMax*perUnit {
+		return fmt.Errorf("%w: resource %d: %d withheld", ErrRecords, s.ID, r.withheld)
+	}
 	if most := r.spec.Burst * perUnit; r.level > most || r.level < -most-debtMinutes*bucketMax*perUnit || r.levelAt > l.now {
 		return fmt.Errorf("%w: resource %d: level %d at %d", ErrRecords, s.ID, r.level, r.levelAt)
 	}
@@ -194,7 +197,7 @@ func (l *Ledger) loadCounter(s *CounterState) error {
 	}
 	c := newCounter(m, p)
 	c.granted, c.spent, c.returned, c.forfeited = s.Granted, s.Spent, s.Returned, s.Forfeited
-	c.held, c.demand, c.suspense, c.shares = s.Held, s.Demand, s.Suspense, slices.Clone(s.Shares)
+	c.held, c.demand, c.suspense, c.asked, c.shares = s.Held, s.Demand, s.Suspense, s.Asked, slices.Clone(s.Shares)
 	m.counters = append(m.counters, c)
 	p.counters = append(p.counters, c)
 	return nil

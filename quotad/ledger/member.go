@@ -131,6 +131,7 @@ func (l *Ledger) change(m *member, f func(), each func(c *counter)) {
 func (l *Ledger) lapse(m *member) {
 	alone := l.cfg.LapseAfterMS - l.cfg.UsableForMS
 	l.change(m, func() { m.lapsed = true }, func(c *counter) {
+		c.asked = 0 // it may never say what became of them
 		if c.p.res.budget() {
 			c.suspense = c.out()
 		} else {
@@ -174,7 +175,7 @@ func (l *Ledger) leave(m *member) {
 // that its shares are over; else they count until standby.
 func (l *Ledger) fence(m *member, dead bool) {
 	l.change(m, func() { m.fenced, m.lapsed, m.asks = true, true, nil }, func(c *counter) {
-		c.held, c.demand = 0, 0
+		c.held, c.demand, c.asked = 0, 0, 0
 		if dead {
 			c.shares = nil
 		}

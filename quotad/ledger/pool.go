@@ -8,17 +8,18 @@ import (
 // resource is one limited thing. A bucket has exactly one pool, of period 0; a budget one for each period it keeps; a
 // run one of period 0; the template of runs none.
 type resource struct {
-	id      uint64
-	spec    *Spec // filled in; of a child, its template's
-	money   bool  // a budget; like each it never changes, and a renew need not look into spec for it
-	each    Each
-	level   int64   // buckets: units × perUnit
-	levelAt int64   // buckets: ledger time of level
-	pools   []*pool // by period
-	used    int64   // a child: its last use; a pool: when it was divided last
-	touched bool    // see touch.go
-	checked uint64
-	alarm   alarm
+	id       uint64
+	spec     *Spec // filled in; of a child, its template's
+	money    bool  // a budget; like each it never changes, and a renew need not look into spec for it
+	each     Each
+	level    int64   // buckets: units × perUnit
+	levelAt  int64   // buckets: ledger time of level
+	withheld int64   // buckets: refill that there is no room for as long as what asks were granted may come back
+	pools    []*pool // by period
+	used     int64   // a child: its last use; a pool: when it was divided last
+	touched  bool    // see touch.go
+	checked  uint64
+	alarm    alarm
 
 	// Templates: see child.go.
 	kids     []*resource // by name
@@ -77,6 +78,7 @@ type sums struct {
 	out          int64 // G − S − R − F, without suspense
 	suspense     int64
 	idle         int64 // part of out that nobody holds
+	asked        int64 // part of out that only we take for held
 	wants        int64 // wishes still open
 	claimants    int64 // counters with such a wish
 	live         int64 // counters of live members
@@ -93,6 +95,7 @@ type counter struct {
 	granted, spent      int64
 	returned, forfeited int64
 	held, demand        int64
+	asked               int64        // buckets: part of held that asks were granted since the last renew; it may come back
 	suspense            int64        // buckets: 0; at a lapsed member all that is out
 	shares              []ShareState // see share.go
 	waiting             bool         // refused something since its last renew; a hint, not in the records
@@ -168,6 +171,7 @@ func (s *sums) tally(c *counter, sign int64) {
 func (s *sums) use(c *counter, sign int64) {
 	s.out += sign * (c.out() - c.suspense)
 	s.idle += sign * c.idle()
+	s.asked += sign * c.asked
 	if w := c.want(); w > 0 {
 		s.wants += sign * w
 		s.claimants += sign

@@ -149,9 +149,9 @@ func (l *Ledger) applyCounters(m *member, rcs []Counter) {
 		l.apply(c, rc)
 	}
 	for _, c := range m.counters {
-		if c.listed != l.mark && c.demand > 0 { // grantDemand does not look at it either
+		if c.listed != l.mark && (c.demand > 0 || c.asked > 0) { // grantDemand does not look at it either
 			l.lift(c)
-			c.demand = 0
+			c.demand, c.asked = 0, 0
 			l.put(c)
 		}
 	}
@@ -169,8 +169,8 @@ func (p *pool) countable() bool { return p.res.of == nil && !p.res.template() }
 func (l *Ledger) apply(c *counter, rc *Counter) {
 	most := l.debtMax(c.m, c.p, c)
 	l.lift(c)
-	spent, returned := rc.Spent-c.spent, rc.Returned-c.returned
-	c.spent, c.returned, c.held, c.demand = rc.Spent, rc.Returned, rc.Held, rc.Demand
+	spent, returned, asked := rc.Spent-c.spent, rc.Returned-c.returned, c.asked
+	c.spent, c.returned, c.held, c.demand, c.asked = rc.Spent, rc.Returned, rc.Held, rc.Demand, 0
 	over := max(0, -c.out())
 	uncovered := c.held - max(0, c.out())
 	over += max(0, min(uncovered, most-over, grantedMax-c.granted-over))
@@ -183,6 +183,7 @@ func (l *Ledger) apply(c *counter, rc *Counter) {
 		l.use(p.res)
 	}
 	if !p.res.budget() {
+		p.res.confirm(max(0, asked-returned)) // what did not run has come back
 		p.res.giveBack(returned)
 		p.res.charge(over)
 		if rc.ProviderLeft != nil && p.res.claimant() {

@@ -49,7 +49,7 @@ func (l *Ledger) Restore(epoch uint64, nowMS int64) {
 // restart empties a bucket, and has a budget learn from here.
 func (l *Ledger) restart(r *resource) {
 	if !r.budget() {
-		r.level, r.levelAt = min(r.level, 0), l.now
+		r.level, r.levelAt, r.withheld = min(r.level, 0), l.now, 0
 	}
 	for _, p := range r.pools {
 		// Usage may lag behind what is settled, or be ahead of it by what is out.

@@ -24,16 +24,18 @@ func TestFirstRules(t *testing.T) {
 		rules   Rules
 		standby int64 // when standby ends
 		level   int64 // of a bucket after its only user lapsed with a share of all of it: refilled for 11,100 ms
+		beside  int64 // what asks were granted: level of a bucket of 60,000 a second after half of it was
 		filed   bool  // a journal of a process that is not known is done with
 		settled int64 // by a journal of a counter that is not known
 	}{
-		{RulesFirst, 1 + 3_601_100, 60_000 - 20_000, false, 0},
-		{RulesNow, 1 + 3_619_100, 60_000 - 20_000 - 1_100, true, 500},
+		{RulesFirst, 1 + 3_601_100, 60_000 - 20_000, 31_000, false, 0},
+		{RulesNow, 1 + 3_619_100, 60_000 - 20_000 - 1_100, 30_000, true, 500},
 	} {
 		l := made(t, tt.rules, bucket)
 		id := l.Resources()[0].ID
 		ask := []Ask{{ID: 1, Needs: []Need{{Resource: id, Amount: 31_100}}}}
 		l.Renew(Renew{Identity: "s", Incarnation: 7, Seq: 1, Asks: ask})
+		l.Renew(Renew{Identity: "s", Incarnation: 7, Seq: 2, Counters: []Counter{{Resource: id, Held: 31_100}}})
 		m, _ := l.MemberState(7)
 		if m.StandbyAtMS != tt.standby {
 			t.Errorf("rules %d: standby ends at %d, want %d", tt.rules, m.StandbyAtMS, tt.standby)
@@ -41,6 +43,14 @@ func TestFirstRules(t *testing.T) {
 		l.Advance(1 + 11_100)
 		if got, _ := l.Resource(id); got.Level != tt.level || got.Shares != 60_000 {
 			t.Errorf("rules %d: %+v, want a level of %d", tt.rules, got, tt.level)
+		}
+
+		l = made(t, tt.rules, bucket)
+		ask = []Ask{{ID: 1, Needs: []Need{{Resource: id, Amount: 30_000}}}}
+		l.Renew(Renew{Identity: "s", Incarnation: 7, Seq: 1, Asks: ask})
+		l.Advance(1 + 1_000)
+		if got, _ := l.Resource(id); got.Level != tt.beside {
+			t.Errorf("rules %d: level %d beside an ask, want %d", tt.rules, got.Level, tt.beside)
 		}
 
 		l = made(t, tt.rules, budget)

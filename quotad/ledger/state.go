@@ -16,6 +16,7 @@ type ResourceState struct {
 	AlertPermille []int64
 	Weight        int64
 	Level60k      int64 // units × 60,000
+	Withheld60k   int64 // likewise: refilled, and not there before what asks were granted is known to run
 	LevelAtMS     int64
 	Periods       []BudgetPeriodState // ascending
 	Each          Each
@@ -66,6 +67,7 @@ type CounterState struct {
 	Held        int64
 	Demand      int64
 	Suspense    int64
+	Asked       int64
 	Shares      []ShareState // ascending versions; the last is the newest
 }
 
@@ -99,6 +101,7 @@ func (l *Ledger) ResourceState(id uint64) (ResourceState, bool) {
 		return ResourceState{}, false
 	}
 	s := ResourceState{ID: r.id, Name: r.name, Level60k: r.level, LevelAtMS: r.levelAt, UsedAtMS: r.used, SetAside60k: r.aside}
+	s.Withheld60k = r.withheld
 	if r.of != nil {
 		s.Of = r.of.id
 	} else {
@@ -161,6 +164,6 @@ func (c *counter) state() CounterState {
 	return CounterState{
 		Incarnation: c.m.incarnation, Resource: c.p.res.id, Period: c.p.period, Granted: c.granted, Spent: c.spent,
 		Returned: c.returned, Forfeited: c.forfeited, Held: c.held, Demand: c.demand, Suspense: c.suspense,
-		Shares: slices.Clone(c.shares),
+		Asked: c.asked, Shares: slices.Clone(c.shares),
 	}
 }

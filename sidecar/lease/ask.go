@@ -204,7 +204,10 @@ func (m *Machine) answer(now int64, results []*quotav1.AskResult) {
 			if res.GetGranted() {
 				m.giveBack(w)
 			}
-		case res == nil, res.GetGranted() && !m.takeGrant(now, w):
+		case res == nil:
+			again = append(again, w)
+		case res.GetGranted() && !m.takeGrant(now, w):
+			m.giveBack(w)
 			again = append(again, w)
 		case !res.GetGranted():
 			m.finish(w, Hold{}, m.refused(now, w, res), now)
@@ -229,11 +232,12 @@ func findResult(results []*quotav1.AskResult, i int, id uint64) *quotav1.AskResu
 	return nil
 }
 
-// giveBack marks what was granted to a request that had gone.
+// giveBack returns what was granted to a request that will not run on it. Nobody else may spend it here: quotad took it
+// for held and let the bucket fill again beside it, for as long as the answer was on its way.
 func (m *Machine) giveBack(w *Waiting) {
 	for _, n := range w.asked {
 		if c := m.grantedTo(n); c != nil {
-			c.back += n.Amount
+			c.returned += max(0, min(c.balance(), n.Amount))
 			m.early = true
 		}
 	}

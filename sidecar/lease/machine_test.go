@@ -248,6 +248,49 @@ func TestCallerGoneWhileAsked(t *testing.T) {
 	}
 }
 
+// TestNobodySpendsWhatACallerLeft: quotad has let the bucket fill beside what it granted, so that another request which ran
+// on it would be one too many.
+func TestNobodySpendsWhatACallerLeft(t *testing.T) {
+	b := newBed(t)
+	b.m.Connected(b.now)
+	w := b.ask(need(tokensID, 10_000))
+	r := b.m.Poll(b.now)
+	b.m.Withdraw(b.now, w, true)
+	next := b.ask(need(tokensID, 3000)) // it waits for the answer
+	rep, err := b.l.renew(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.m.Apply(b.now, rep, 8)
+	if _, _, ask := b.m.Reserve(b.now, Share, []Need{need(tokensID, 1)}, nil); !ask || b.counter(tokensID, 0).balance() != 0 {
+		t.Fatalf("%+v is there to be spent", b.counter(tokensID, 0))
+	}
+	b.after(75 * time.Millisecond)
+	if r := b.exchange(); r.Counters[0].Returned != 10_000 || len(r.Asks) != 1 || !next.Verdict.OK {
+		t.Fatalf("%v, then %+v: want 10000 returned, and 3000 asked for and granted", r, next.Verdict)
+	}
+}
+
+// TestLateGrantGoesBack: a lease that has ended when the answer comes serves nobody, also not after the next renew.
+func TestLateGrantGoesBack(t *testing.T) {
+	b := newBed(t)
+	b.m.Connected(b.now)
+	w := b.ask(need(tokensID, 10_000))
+	r := b.m.Poll(b.now)
+	rep, err := b.l.renew(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.after(11 * time.Second)
+	b.m.Apply(b.now, rep, 8)
+	if c := b.counter(tokensID, 0); w.Done() || c.balance() != 0 || c.returned != 10_000 {
+		t.Fatalf("%+v with %+v, want it to wait and 10000 to go back", w.Verdict, c)
+	}
+	if b.exchange(); !w.Verdict.OK || b.counter(tokensID, 0).granted < 20_000 {
+		t.Fatalf("%+v with %+v, want it granted anew", w.Verdict, b.counter(tokensID, 0))
+	}
+}
+
 func TestQueueIsBounded(t *testing.T) {
 	b := newBed(t)
 	b.m.Connected(b.now)

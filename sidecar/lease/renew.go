@@ -174,7 +174,6 @@ func (c *counter) wanted() bool { return c.res.known && c.res.current == c }
 // returned: quotad has forfeited it, or the next reply makes it usable again.
 func (m *Machine) returnExcess(now int64, c *counter, demand int64) {
 	if !c.res.capped && now >= m.usableUntil {
-		c.back = 0
 		return
 	}
 	idle, keep := c.balance(), 2*demand
@@ -184,11 +183,7 @@ func (m *Machine) returnExcess(now int64, c *counter, demand int64) {
 	if c.idleMax > 0 {
 		keep = min(keep, c.idleMax)
 	}
-	excess := max(idle-keep, min(c.back, idle))
-	c.back = 0
-	if excess > 0 {
-		c.returned += excess
-	}
+	c.returned += max(0, idle-keep)
 }
 
 // demand is the use wished for in one renew interval: the windows before, or this one if it is more.

@@ -49,7 +49,6 @@ type counter struct {
 	use     int64 // wished for since the window began
 	smooth  int64 // of the windows before, halving
 	quiet   int   // windows without use
-	back    int64 // granted to a request that had gone: to be returned whatever the demand
 	sent    sentTotals
 	free    int64 // left to all, as quotad last said
 	stated  bool  // free was said

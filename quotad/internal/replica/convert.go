@@ -88,7 +88,7 @@ func resourceTo(r ledger.ResourceState) *raftlogv1.ResourceState {
 	return &raftlogv1.ResourceState{
 		Id: r.ID, Scope: r.Scope, Owner: r.Owner, Kind: int32(r.Kind), Limit: r.Limit, Burst: r.Burst, Hard: r.Hard,
 		Timezone: r.Timezone, AlertPermille: r.AlertPermille, Weight: r.Weight, Level_60K: r.Level60k, LevelAtMs: r.LevelAtMS,
-		Each: int32(r.Each), Of: r.Of, Name: r.Name, UsedAtMs: r.UsedAtMS, KeepMs: r.KeepMS, SetAside_60K: r.SetAside60k,
+		Each: int32(r.Each), Of: r.Of, Name: r.Name, UsedAtMs: r.UsedAtMS, KeepMs: r.KeepMS, SetAside_60K: r.SetAside60k, Withheld_60K: r.Withheld60k,
 		Currency: r.Currency, Rates: each(r.Rates, func(c ledger.Rate) *raftlogv1.CurrencyRate {
 			return &raftlogv1.CurrencyRate{Period: c.Period, PerUsdNano: c.PerUSDNano}
 		}),
@@ -109,7 +109,7 @@ func resourceFrom(r *raftlogv1.ResourceState) ledger.ResourceState {
 		Burst: r.GetBurst(), Hard: r.GetHard(), Timezone: r.GetTimezone(), AlertPermille: r.GetAlertPermille(),
 		Weight: r.GetWeight(), Level60k: r.GetLevel_60K(), LevelAtMS: r.GetLevelAtMs(),
 		Each: ledger.Each(r.GetEach()), Of: r.GetOf(), Name: r.GetName(), UsedAtMS: r.GetUsedAtMs(), KeepMS: r.GetKeepMs(),
-		SetAside60k: r.GetSetAside_60K(), Currency: r.GetCurrency(),
+		SetAside60k: r.GetSetAside_60K(), Withheld60k: r.GetWithheld_60K(), Currency: r.GetCurrency(),
 		Rates: each(r.GetRates(), func(c *raftlogv1.CurrencyRate) ledger.Rate {
 			return ledger.Rate{Period: c.GetPeriod(), PerUSDNano: c.GetPerUsdNano()}
 		}),
@@ -128,7 +128,7 @@ func resourceFrom(r *raftlogv1.ResourceState) ledger.ResourceState {
 func counterStateTo(c ledger.CounterState) *raftlogv1.CounterState {
 	return &raftlogv1.CounterState{
 		Incarnation: c.Incarnation, Resource: c.Resource, Period: c.Period, Granted: c.Granted, Spent: c.Spent,
-		Returned: c.Returned, Forfeited: c.Forfeited, Held: c.Held, Demand: c.Demand, Suspense: c.Suspense,
+		Returned: c.Returned, Forfeited: c.Forfeited, Held: c.Held, Demand: c.Demand, Suspense: c.Suspense, Asked: c.Asked,
 		Shares: each(c.Shares, func(s ledger.ShareState) *raftlogv1.ShareState {
 			return &raftlogv1.ShareState{Version: s.Version, PerMinute: s.PerMinute}
 		}),
@@ -139,7 +139,7 @@ func counterStateFrom(c *raftlogv1.CounterState) ledger.CounterState {
 	return ledger.CounterState{
 		Incarnation: c.GetIncarnation(), Resource: c.GetResource(), Period: c.GetPeriod(), Granted: c.GetGranted(),
 		Spent: c.GetSpent(), Returned: c.GetReturned(), Forfeited: c.GetForfeited(), Held: c.GetHeld(), Demand: c.GetDemand(),
-		Suspense: c.GetSuspense(),
+		Suspense: c.GetSuspense(), Asked: c.GetAsked(),
 		Shares: each(c.GetShares(), func(s *raftlogv1.ShareState) ledger.ShareState {
 			return ledger.ShareState{Version: s.GetVersion(), PerMinute: s.GetPerMinute()}
 		}),

@@ -2453,7 +2453,9 @@ type ResourceState struct {
 	// Budget in another currency than USD: its limit is in billionths of this; empty is USD.
 	Currency string `protobuf:"bytes,20,opt,name=currency,proto3" json:"currency,omitempty"`
 	// Rates of that currency by month, ascending.
-	Rates         []*CurrencyRate `protobuf:"bytes,21,rep,name=rates,proto3" json:"rates,omitempty"`
+	Rates []*CurrencyRate `protobuf:"bytes,21,rep,name=rates,proto3" json:"rates,omitempty"`
+	// Buckets: what has refilled and is not there before what asks were granted is known to run, in units x 60,000.
+	Withheld_60K  int64 `protobuf:"varint,22,opt,name=withheld_60k,json=withheld60k,proto3" json:"withheld_60k,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2633,6 +2635,13 @@ func (x *ResourceState) GetRates() []*CurrencyRate {
 		return x.Rates
 	}
 	return nil
+}
+
+func (x *ResourceState) GetWithheld_60K() int64 {
+	if x != nil {
+		return x.Withheld_60K
+	}
+	return 0
 }
 
 // CurrencyRate is a month's rate.
@@ -2886,7 +2895,9 @@ type CounterState struct {
 	// Part of outstanding that stands in suspense.
 	Suspense int64 `protobuf:"varint,10,opt,name=suspense,proto3" json:"suspense,omitempty"`
 	// Share in force at the sidecar as far as it has acknowledged, and newer ones not yet acknowledged.
-	Shares        []*ShareState `protobuf:"bytes,11,rep,name=shares,proto3" json:"shares,omitempty"`
+	Shares []*ShareState `protobuf:"bytes,11,rep,name=shares,proto3" json:"shares,omitempty"`
+	// Part of held that asks were granted since the last renew: of a bucket, at level 1.
+	Asked         int64 `protobuf:"varint,12,opt,name=asked,proto3" json:"asked,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2996,6 +3007,13 @@ func (x *CounterState) GetShares() []*ShareState {
 		return x.Shares
 	}
 	return nil
+}
+
+func (x *CounterState) GetAsked() int64 {
+	if x != nil {
+		return x.Asked
+	}
+	return 0
 }
 
 // ShareState is one version of a standing share.
@@ -4222,7 +4240,7 @@ const file_raftlog_v1_raftlog_proto_rawDesc = "" +
 	"\x06weight\x18\x02 \x01(\x03R\x06weight\"@\n" +
 	"\fClassReserve\x12\x14\n" +
 	"\x05class\x18\x01 \x01(\tR\x05class\x12\x1a\n" +
-	"\bpermille\x18\x02 \x01(\x03R\bpermille\"\xcf\x04\n" +
+	"\bpermille\x18\x02 \x01(\x03R\bpermille\"\xf2\x04\n" +
 	"\rResourceState\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x14\n" +
 	"\x05scope\x18\x02 \x01(\tR\x05scope\x12\x14\n" +
@@ -4246,7 +4264,8 @@ const file_raftlog_v1_raftlog_proto_rawDesc = "" +
 	"\akeep_ms\x18\x12 \x01(\x03R\x06keepMs\x12\"\n" +
 	"\rset_aside_60k\x18\x13 \x01(\x03R\vsetAside60k\x12\x1a\n" +
 	"\bcurrency\x18\x14 \x01(\tR\bcurrency\x12.\n" +
-	"\x05rates\x18\x15 \x03(\v2\x18.raftlog.v1.CurrencyRateR\x05rates\"H\n" +
+	"\x05rates\x18\x15 \x03(\v2\x18.raftlog.v1.CurrencyRateR\x05rates\x12!\n" +
+	"\fwithheld_60k\x18\x16 \x01(\x03R\vwithheld60k\"H\n" +
 	"\fCurrencyRate\x12\x16\n" +
 	"\x06period\x18\x01 \x01(\rR\x06period\x12 \n" +
 	"\fper_usd_nano\x18\x02 \x01(\x03R\n" +
@@ -4269,7 +4288,7 @@ const file_raftlog_v1_raftlog_proto_rawDesc = "" +
 	"\fper_usd_nano\x18\r \x01(\x03R\n" +
 	"perUsdNano\x12\x18\n" +
 	"\alearned\x18\x14 \x01(\x03R\alearned\x12\x16\n" +
-	"\x06raised\x18\x15 \x01(\x03R\x06raised\"\xc6\x02\n" +
+	"\x06raised\x18\x15 \x01(\x03R\x06raised\"\xdc\x02\n" +
 	"\fCounterState\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\x04R\vincarnation\x12\x1a\n" +
 	"\bresource\x18\x02 \x01(\x04R\bresource\x12\x16\n" +
@@ -4282,7 +4301,8 @@ const file_raftlog_v1_raftlog_proto_rawDesc = "" +
 	"\x06demand\x18\t \x01(\x03R\x06demand\x12\x1a\n" +
 	"\bsuspense\x18\n" +
 	" \x01(\x03R\bsuspense\x12.\n" +
-	"\x06shares\x18\v \x03(\v2\x16.raftlog.v1.ShareStateR\x06shares\"E\n" +
+	"\x06shares\x18\v \x03(\v2\x16.raftlog.v1.ShareStateR\x06shares\x12\x14\n" +
+	"\x05asked\x18\f \x01(\x03R\x05asked\"E\n" +
 	"\n" +
 	"ShareState\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x1d\n" +
