@@ -86,7 +86,7 @@ func (s *streams) Dial(node raft.ServerAddress, timeout time.Duration) (net.Conn
 		errs = append(errs, fmt.Errorf("%s: %w", address, err))
 	}
 	if errs == nil {
-		return nil, fmt.Errorf("replica: no address of node %s is known", id)
+		return nil, fmt.Errorf("no address of node %s is known", id)
 	}
 	return nil, errors.Join(errs...)
 }
@@ -145,7 +145,7 @@ func (s *streams) introduce(ctx context.Context, c net.Conn, id string) (answer 
 	case answer.Refusal != "":
 		err := refusals[answer.Refusal]
 		if err == nil {
-			err = fmt.Errorf("replica: refused: %.64q", answer.Refusal)
+			err = fmt.Errorf("refused: %.64q", answer.Refusal)
 		}
 		s.refused(id, err)
 		return answer, err

@@ -1,0 +1,38 @@
+package replica
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+)
+
+// nodeIDMax bounds the name of a node, in bytes.
+const nodeIDMax = 128
+
+// CheckNodeID says what is wrong with the name of a node. It stands in certificates, file names and tables.
+func CheckNodeID(id string) error {
+	ok := id != "" && len(id) <= nodeIDMax
+	for _, r := range id {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '.', r == '_', r == '-':
+		default:
+			ok = false
+		}
+	}
+	if !ok {
+		return fmt.Errorf("%.64q is not a name (1 to %d of a-z A-Z 0-9 . _ -)", id, nodeIDMax)
+	}
+	return nil
+}
+
+// CheckAddress says what is wrong with an address at which others are to find something.
+func CheckAddress(address string) error {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil || host == "" || port == "" {
+		return fmt.Errorf("%.64q is not host:port", address)
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return fmt.Errorf("%.64q: the port is not a number from 1 to 65535", address)
+	}
+	return nil
+}
