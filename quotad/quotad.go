@@ -66,6 +66,14 @@ func New(cfg Config, build string, log *zap.Logger) (*Quotad, error) {
 	return q, nil
 }
 
+// nameForPeers is the node's name, which its certificate must have where there are other nodes: they speak to nobody else.
+func (q *Quotad) nameForPeers() string {
+	if len(q.cfg.Peers) > 1 || q.cfg.Join {
+		return q.cfg.ID
+	}
+	return ""
+}
+
 func (q *Quotad) open(build string) error {
 	if err := os.MkdirAll(q.cfg.DataDir, 0o700); err != nil {
 		return fmt.Errorf("data_dir: %w", err)
@@ -73,7 +81,7 @@ func (q *Quotad) open(build string) error {
 	var own func() *tls.Config
 	var err error
 	if !q.cfg.Dev {
-		if q.certs, err = openCertificates(q.cfg.TLS, q.log.Named("tls")); err != nil {
+		if q.certs, err = openCertificates(q.cfg.TLS, q.nameForPeers(), q.log.Named("tls")); err != nil {
 			return err
 		}
 		own = q.certs.config

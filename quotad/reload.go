@@ -6,11 +6,14 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
 	"os"
 	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/sluice-gateway/sluice/quotad/internal/replica"
 )
 
 // reloadEvery is how often the files are looked at. A change counts once they looked the same twice, so that files that
@@ -21,6 +24,7 @@ const reloadEvery = 2 * time.Second
 // new ones, those that there are go on. New files that do not work are not used.
 type certificates struct {
 	files TLSFiles
+	node  string // whose the certificate must be; empty: anybody's
 	log   *zap.Logger
 
 	now   atomic.Pointer[tls.Config] // never changed, only replaced
@@ -30,16 +34,32 @@ type certificates struct {
 	looked, tried []byte // what the files held at the last look, and when they were last read
 }
 
-func openCertificates(files TLSFiles, log *zap.Logger) (*certificates, error) {
-	c := &certificates{files: files, log: log}
+func openCertificates(files TLSFiles, node string, log *zap.Logger) (*certificates, error) {
+	c := &certificates{files: files, node: node, log: log}
 	c.looked = c.look()
 	c.tried = c.looked
-	config, err := files.mutual()
+	config, err := c.read()
 	if err != nil {
 		return nil, err
 	}
 	c.now.Store(config)
 	return c, nil
+}
+
+// read reads the files and refuses those of another node, which get mixed up.
+func (c *certificates) read() (*tls.Config, error) {
+	config, err := c.files.mutual()
+	if err != nil || c.node == "" {
+		return config, err
+	}
+	leaf, err := x509.ParseCertificate(config.Certificates[0].Certificate[0])
+	if err != nil {
+		return nil, fmt.Errorf("tls.cert: %w", err)
+	}
+	if !replica.IsOfNode(leaf, c.node) {
+		return nil, fmt.Errorf("tls.cert: of %v, and not of this node: it must have the name spiffe://DOMAIN/quotad/%s", leaf.URIs, c.node)
+	}
+	return config, nil
 }
 
 // config is what connections of this moment use, in either direction.
@@ -69,7 +89,7 @@ func (c *certificates) run(ctx context.Context, now <-chan os.Signal) error {
 }
 
 func (c *certificates) reload() {
-	config, err := c.files.mutual()
+	config, err := c.read()
 	if err != nil {
 		text := "new certificate files are not used: " + err.Error()
 		c.fault.Store(&text)

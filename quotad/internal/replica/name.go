@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"crypto/x509"
 	"fmt"
 	"net"
 	"strconv"
@@ -35,4 +36,15 @@ func CheckAddress(address string) error {
 		return fmt.Errorf("%.64q: the port is not a number from 1 to 65535", address)
 	}
 	return nil
+}
+
+// IsOfNode reports whether a certificate is a node's: one of its URI names is spiffe://<trust domain>/quotad/<id>. Any
+// certificate of the same authority would do otherwise, and sidecars have such.
+func IsOfNode(cert *x509.Certificate, id string) bool {
+	for _, u := range cert.URIs {
+		if u.Scheme == "spiffe" && u.Host != "" && u.Path == "/quotad/"+id {
+			return true
+		}
+	}
+	return false
 }

@@ -175,18 +175,12 @@ func and(a, b func(tls.ConnectionState) error) func(tls.ConnectionState) error {
 	return func(cs tls.ConnectionState) error { return errors.Join(a(cs), b(cs)) }
 }
 
-// checkPeer checks that the certificate is the node's: one of its URI names is spiffe://<trust domain>/quotad/<id>. Any
-// certificate of the same authority would do otherwise, and sidecars have such.
+// checkPeer checks that the certificate is the node's.
 func checkPeer(cs tls.ConnectionState, id string) error {
-	if len(cs.PeerCertificates) == 0 || cs.NegotiatedProtocol != alpnRaft {
+	if len(cs.PeerCertificates) == 0 || cs.NegotiatedProtocol != alpnRaft || !IsOfNode(cs.PeerCertificates[0], id) {
 		return errNotPeer
 	}
-	for _, u := range cs.PeerCertificates[0].URIs {
-		if u.Scheme == "spiffe" && u.Host != "" && u.Path == "/quotad/"+id {
-			return nil
-		}
-	}
-	return errNotPeer
+	return nil
 }
 
 // acceptedConn finds out who is there before anything is read.
