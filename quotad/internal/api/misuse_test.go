@@ -1,6 +1,7 @@
 package api
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -52,5 +53,39 @@ func TestRefusalsNameTheField(t *testing.T) {
 		if tc.got.Code() != tc.code || !strings.HasPrefix(tc.got.Message(), tc.want) {
 			t.Errorf("got %v, want %v: %s", tc.got, tc.code, tc.want)
 		}
+	}
+}
+
+// TestRestoreRefusesAsItComes: a stream without an end that is no backup, or none any more, is refused at that point.
+func TestRestoreRefusesAsItComes(t *testing.T) {
+	p := newPlane(t)
+	p.apply(orgYAML)
+	var good []byte
+	backup, err := p.client.Backup(ctxFor(t), connect.NewRequest(&adminv1.BackupRequest{}))
+	must(t, err)
+	for backup.Receive() {
+		good = append(good, backup.Msg().GetData()...)
+	}
+	must(t, backup.Err())
+	for _, tc := range []struct {
+		name, want string
+		begin      []byte
+	}{
+		{"nothing of one", "nothing was restored: it does not begin like one", nil},
+		{"a whole one first", "nothing was restored: something follows its end", good},
+		{"a part of one first", "nothing was restored: ", good[:len(good)/2]},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			stream := p.client.Restore(ctxFor(t))
+			err := stream.Send(&adminv1.RestoreRequest{Data: tc.begin})
+			for err == nil {
+				err = stream.Send(&adminv1.RestoreRequest{Data: make([]byte, pieceBytes)})
+			}
+			_, err = stream.CloseAndReceive()
+			var ce *connect.Error
+			if !errors.As(err, &ce) || ce.Code() != connect.CodeInvalidArgument || !strings.HasPrefix(ce.Message(), tc.want) {
+				t.Errorf("got %v", err)
+			}
+		})
 	}
 }
