@@ -83,7 +83,7 @@ func reportBackup(w io.Writer, h *raftlogv1.BackupHeader, records uint64, err er
 
 // backup streams a backup from the leader to w, and checks it as it passes.
 func (c *console) backup(ctx context.Context, w io.Writer) (h *raftlogv1.BackupHeader, records uint64, err error) {
-	err = c.onLeader(func(client adminv1connect.AdminServiceClient) error {
+	err = c.onLeader(ctx, func(client adminv1connect.AdminServiceClient) error {
 		stream, err := client.Backup(ctx, connect.NewRequest(&adminv1.BackupRequest{}))
 		if err != nil {
 			return err
@@ -138,7 +138,7 @@ A backup that is cut short, damaged, of another cluster or sealed with another k
 		defer func() { _ = f.Close() }() // only read
 		req.Actor = actor()
 		var m *adminv1.RestoreResponse
-		err = c.onLeader(func(client adminv1connect.AdminServiceClient) (err error) {
+		err = c.onLeader(cmd.Context(), func(client adminv1connect.AdminServiceClient) (err error) {
 			m, err = sendBackup(cmd.Context(), client, f, req)
 			return err
 		})

@@ -12,6 +12,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -123,7 +124,7 @@ func ask[Req, Resp any](ctx context.Context, c *console,
 	call func(adminv1connect.AdminServiceClient, context.Context, *connect.Request[Req]) (*connect.Response[Resp], error), msg *Req,
 ) (*Resp, error) {
 	var resp *connect.Response[Resp]
-	err := c.onLeader(func(client adminv1connect.AdminServiceClient) (err error) {
+	err := c.onLeader(ctx, func(client adminv1connect.AdminServiceClient) (err error) {
 		ctx, cancel := context.WithTimeout(ctx, askWait)
 		defer cancel()
 		resp, err = call(client, ctx, connect.NewRequest(msg))
@@ -136,7 +137,7 @@ func ask[Req, Resp any](ctx context.Context, c *console,
 }
 
 // onLeader calls a node, and the leader that its refusal names.
-func (c *console) onLeader(call func(adminv1connect.AdminServiceClient) error) error {
+func (c *console) onLeader(ctx context.Context, call func(adminv1connect.AdminServiceClient) error) error {
 	addr := c.addr
 	for tries := 0; ; tries++ {
 		client, err := c.client(addr)
@@ -150,14 +151,14 @@ func (c *console) onLeader(call func(adminv1connect.AdminServiceClient) error) e
 		}
 		leader := ce.Meta().Get(api.LeaderHeader)
 		if leader == "" || tries == leadersMax {
-			return c.explainCall(addr, ce)
+			return c.explainCall(ctx, addr, ce)
 		}
 		addr = leader
 	}
 }
 
-// explainCall says why a call failed.
-func (c *console) explainCall(addr string, ce *connect.Error) error {
+// explainCall says why a call failed, and whether it may have been done all the same.
+func (c *console) explainCall(ctx context.Context, addr string, ce *connect.Error) error {
 	where := addr + " (--addr or SLUICE_ADMIN_ADDR)"
 	if addr != c.addr {
 		where = addr + ", where " + c.addr + " says the leader is"
@@ -168,20 +169,34 @@ func (c *console) explainCall(addr string, ce *connect.Error) error {
 		reason = transport.Err.Error()
 	}
 	switch {
-	case ce.Code() == connect.CodeCanceled && !connect.IsWireError(ce):
-		return fmt.Errorf("%w: what was asked may or may not have been done", errInterrupted)
-	case ce.Code() == connect.CodeDeadlineExceeded && !connect.IsWireError(ce):
-		return fmt.Errorf("no answer from %s in %s: what was asked may or may not have been done", where, askWait)
 	case strings.HasSuffix(reason, http400) && c.tls == (quotad.TLSFiles{}):
 		return fmt.Errorf("%s speaks TLS: --tls-ca, --tls-cert and --tls-key are needed", addr)
 	case strings.HasSuffix(reason, http400):
 		return fmt.Errorf("%s speaks TLS: write it with https://, or as host:port", addr)
 	case connect.IsWireError(ce) && ce.Message() != "":
 		return refusal{ce}
+	case errors.Is(ctx.Err(), context.Canceled):
+		return fmt.Errorf("%w: %s", errInterrupted, perhapsDone)
+	case ce.Code() == connect.CodeDeadlineExceeded:
+		return fmt.Errorf("no answer from %s in %s: %s", where, askWait, perhapsDone)
+	case broken(ce):
+		return fmt.Errorf("the connection broke to %s: %s", where, perhapsDone)
 	case ce.Code() != connect.CodeUnavailable, reason == "", strings.Contains(reason, "malformed HTTP"):
 		reason = "what is there is not quotad's admin API"
 	}
 	return fmt.Errorf("no quotad answers at %s: %s", where, reason)
+}
+
+const perhapsDone = "what was asked may or may not have been done"
+
+// broken reports whether a call was under way when its connection ended.
+func broken(ce *connect.Error) bool {
+	for _, end := range [...]error{io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, syscall.ECONNRESET, syscall.EPIPE} {
+		if errors.Is(ce, end) {
+			return true
+		}
+	}
+	return ce.Code() == connect.CodeCanceled // not by us
 }
 
 // http400 is what is left of a TLS server's answer to plain HTTP.

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -117,6 +119,37 @@ func TestRemovingTheLeaderWaitsForTheNext(t *testing.T) {
 	}
 }
 
+// TestConnectionBreaks: a leader that dies during a call may have done what was asked, and the error says so.
+func TestConnectionBreaks(t *testing.T) {
+	o := newOperator(t)
+	file := filepath.Join(o.dir, "backup")
+	o.run("backup", "-o", file)
+	for name, end := range map[string]func(http.ResponseWriter, *http.Request){
+		"before it reads": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		"after it has read": func(_ http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			panic(http.ErrAbortHandler)
+		},
+		"while it answers": func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			w.Header().Set("Content-Type", r.Header.Get("Content-Type"))
+			w.Header().Set("Content-Length", "1000")
+			_, _ = w.Write([]byte("{"))
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		},
+	} {
+		dying := httptest.NewServer(http.HandlerFunc(end))
+		t.Cleanup(dying.Close)
+		d := &operator{t: t, addr: dying.Listener.Addr().String()}
+		for _, verb := range [][]string{{"restore", file}, {"budget", "credit", "red", "1", "--reason", "x"}, {"backup"}} {
+			if _, err := d.try("", verb...); err == nil || err.Error() != "the connection broke to "+d.addr+" (--addr or SLUICE_ADMIN_ADDR): "+perhapsDone {
+				t.Errorf("%s, %v: %v", name, verb, err)
+			}
+		}
+	}
+}
+
 // TestSomethingElseAnswers: whatever is at the address, the error says which address, and that it is none of ours.
 func TestSomethingElseAnswers(t *testing.T) {
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -136,8 +169,11 @@ func TestSomethingElseAnswers(t *testing.T) {
 			if err != nil {
 				return
 			}
-			_, _ = c.Write([]byte{0, 0, 6, 4, 0}) // as a gRPC server does
-			_ = c.Close()
+			go func() {
+				_, _ = c.Write([]byte{0, 0, 6, 4, 0}) // as a gRPC server does
+				_, _ = io.Copy(io.Discard, c)         // until the verb has had enough
+				_ = c.Close()
+			}()
 		}
 	}()
 	for _, verb := range [][]string{{"status"}, {"backup"}} {
