@@ -170,8 +170,8 @@ func TestSomethingElseAnswers(t *testing.T) {
 				return
 			}
 			go func() {
-				_, _ = c.Write([]byte{0, 0, 6, 4, 0}) // as a gRPC server does
-				_, _ = io.Copy(io.Discard, c)         // until the verb has had enough
+				_, _ = c.Write([]byte("\x00\x00\x06\x04\x00\n")) // as a gRPC server might
+				_, _ = io.Copy(io.Discard, c)                    // until the verb has had enough
 				_ = c.Close()
 			}()
 		}
