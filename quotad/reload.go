@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-
-	"github.com/sluice-gateway/sluice/quotad/internal/replica"
 )
 
 // reloadEvery is how often the files are looked at. A change counts once they looked the same twice, so that files that
@@ -24,7 +22,7 @@ const reloadEvery = 2 * time.Second
 // new ones, those that there are go on. New files that do not work are not used.
 type certificates struct {
 	files TLSFiles
-	node  string // whose the certificate must be; empty: anybody's
+	fits  func(*x509.Certificate) error // says what is wrong with a certificate that works; nil: nothing ever is
 	log   *zap.Logger
 
 	now   atomic.Pointer[tls.Config] // never changed, only replaced
@@ -34,8 +32,8 @@ type certificates struct {
 	looked, tried []byte // what the files held at the last look, and when they were last read
 }
 
-func openCertificates(files TLSFiles, node string, log *zap.Logger) (*certificates, error) {
-	c := &certificates{files: files, node: node, log: log}
+func openCertificates(files TLSFiles, fits func(*x509.Certificate) error, log *zap.Logger) (*certificates, error) {
+	c := &certificates{files: files, fits: fits, log: log}
 	c.looked = c.look()
 	c.tried = c.looked
 	config, err := c.read()
@@ -46,18 +44,18 @@ func openCertificates(files TLSFiles, node string, log *zap.Logger) (*certificat
 	return c, nil
 }
 
-// read reads the files and refuses those of another node, which get mixed up.
+// read reads the files. Those of another process, which get mixed up, are refused.
 func (c *certificates) read() (*tls.Config, error) {
 	config, err := c.files.mutual()
-	if err != nil || c.node == "" {
+	if err != nil || c.fits == nil {
 		return config, err
 	}
 	leaf, err := x509.ParseCertificate(config.Certificates[0].Certificate[0])
+	if err == nil {
+		err = c.fits(leaf)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("tls.cert: %w", err)
-	}
-	if !replica.IsOfNode(leaf, c.node) {
-		return nil, fmt.Errorf("tls.cert: of %v, and not of this node: it must have the name spiffe://DOMAIN/quotad/%s", leaf.URIs, c.node)
 	}
 	return config, nil
 }

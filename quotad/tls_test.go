@@ -245,7 +245,8 @@ func TestOldTLSIsRefused(t *testing.T) {
 func TestCertificateOfAnotherNodeIsNotUsed(t *testing.T) {
 	a := authority(t)
 	own, others := a.files(t, "spiffe://x/quotad/a", "h"), a.files(t, "spiffe://x/quotad/b", "h")
-	c, err := openCertificates(own, "a", zap.NewNop())
+	q := &Quotad{cfg: Config{ID: "a", Join: true}}
+	c, err := openCertificates(own, q.fits, zap.NewNop())
 	must(t, err)
 	used := c.config()
 	for _, f := range [...][2]string{{others.Cert, own.Cert}, {others.Key, own.Key}} {
@@ -257,7 +258,7 @@ func TestCertificateOfAnotherNodeIsNotUsed(t *testing.T) {
 	if got := c.problem(time.Now()); c.config() != used || !strings.Contains(got, "tls.cert: of [spiffe://x/quotad/b], and not of this node") {
 		t.Errorf("got %q", got)
 	}
-	c.node = "" // a cluster of one takes any
+	q.cfg.Join = false // a cluster of one takes any
 	if c.reload(); c.config() == used || c.problem(time.Now()) != "" {
 		t.Errorf("got %q", c.problem(time.Now()))
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -181,8 +182,8 @@ func (c *console) explainCall(ctx context.Context, addr string, ce *connect.Erro
 		return fmt.Errorf("no answer from %s in %s: %s", where, askWait, perhapsDone)
 	case broken(ce):
 		return fmt.Errorf("the connection broke to %s: %s", where, perhapsDone)
-	case ce.Code() != connect.CodeUnavailable, reason == "", strings.Contains(reason, "malformed HTTP"):
-		reason = "what is there is not quotad's admin API"
+	case !errors.As(ce, new(*net.OpError)) && !strings.Contains(reason, "tls: ") && !strings.HasPrefix(reason, "http: server gave"):
+		reason = "what is there is not quotad's admin API" // the rest is net/http's surprise
 	}
 	return fmt.Errorf("no quotad answers at %s: %s", where, reason)
 }
