@@ -96,6 +96,8 @@ func (c Config) faults() (faults []Fault) {
 		switch {
 		case err != nil || port == "":
 			fault(l.key, "%q is not host:port", l.addr)
+		case !isPort(port):
+			fault(l.key, "%q: the port is not a number from 0 to 65535", l.addr)
 		case c.Dev && !loopback(host):
 			fault(l.key, "%s is not on loopback, which --dev demands", l.addr)
 		}
@@ -105,14 +107,21 @@ func (c Config) faults() (faults []Fault) {
 		if seen[p.ID] {
 			fault("peers", "%s appears twice", p.ID)
 		}
+		if err := replica.CheckNodeID(p.ID); err != nil {
+			fault("peers", "%v", err)
+		}
 		seen[p.ID] = true
 		for _, a := range [...]string{p.RaftAddress, p.ClientAddress, p.AdminAddress} {
-			if host, _, err := net.SplitHostPort(a); err != nil {
-				fault("peers", "%s: %q is not host:port", p.ID, a)
+			host, _, _ := net.SplitHostPort(a)
+			if err := replica.CheckAddress(a); err != nil {
+				fault("peers", "%s: %v", p.ID, err)
 			} else if c.Dev && !loopback(host) {
 				fault("peers", "%s: %s is not on loopback, which --dev demands", p.ID, a)
 			}
 		}
+	}
+	if err := replica.CheckNodeID(c.ID); err != nil {
+		fault("id", "%v", err)
 	}
 	if len(c.Peers) > 0 && !seen[c.ID] && !c.Join {
 		fault("id", "%s is not among the peers", c.ID)
@@ -129,6 +138,12 @@ func (c Config) faults() (faults []Fault) {
 		fault("tls", "tls.ca, tls.cert and tls.key are required outside --dev")
 	}
 	return faults
+}
+
+// isPort reports whether it is a number to listen on; 0 is any that is free.
+func isPort(s string) bool {
+	_, err := strconv.ParseUint(s, 10, 16)
+	return err == nil
 }
 
 func loopback(host string) bool {
@@ -207,6 +222,9 @@ func Settings() []Setting {
 					if o = strings.TrimSpace(o); o != "" {
 						c.Operators = append(c.Operators, o)
 					}
+				}
+				if len(c.Operators) == 0 { // taken for no list, it would let everybody in
+					return errors.New("names nobody: to let every certificate in that is no sidecar's, leave it out")
 				}
 				return nil
 			}},

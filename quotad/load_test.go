@@ -37,9 +37,10 @@ tls:
   crt: b.pem
 peers: [a=h, b]
 key_file: { path: k }
+admin: { operators: [] }
 admin_listen: [{ a: b }]
 `)
-	_, err := Load(path, []string{"SLUICE_QUOTAD_LOG_LEVEL=quiet", "OTHER=1", "odd"}, map[string]string{"peers": "c=1/2"}, false)
+	_, err := Load(path, []string{"SLUICE_QUOTAD_LOG_LEVEL=quiet", "OTHER=1", "odd"}, map[string]string{"peers": "c=1/2", "admin.operators": " , "}, false)
 	if err == nil {
 		t.Fatal("loaded")
 	}
@@ -50,8 +51,10 @@ admin_listen: [{ a: b }]
 		path + `:8: unknown key "tls.crt"`,
 		path + `:9: peers: "b" is not id=host`,
 		path + `:10: unknown key "key_file.path"`,
-		path + ":11: admin_listen: must be a plain value",
+		path + ":11: admin.operators: names nobody",
+		path + ":12: admin_listen: must be a plain value",
 		`SLUICE_QUOTAD_LOG_LEVEL: unrecognized level: "quiet"`,
+		"--admin-operators: names nobody",
 		`--peers: "c=1/2": three addresses are needed`,
 		"data_dir: required",
 		path + `:2: listen: "nowhere" is not host:port`,
@@ -160,6 +163,21 @@ func TestValidate(t *testing.T) {
 			c.Peers = peers("quotad-0")
 			c.Peers[0].RaftAddress = "127.0.0.1"
 		}, `peers: quotad-0: "127.0.0.1" is not host:port`},
+		{"peer with a port too high", func(c *Config) {
+			c.Peers = peers("quotad-0")
+			c.Peers[0].AdminAddress = "127.0.0.1:70000"
+		}, `peers: quotad-0: "127.0.0.1:70000": the port is not a number from 1 to 65535`},
+		{"peer with a port that is none", func(c *Config) {
+			c.Peers = peers("quotad-0")
+			c.Peers[0].ClientAddress = "127.0.0.1:raft"
+		}, `peers: quotad-0: "127.0.0.1:raft": the port is not a number`},
+		{"peer nowhere", func(c *Config) {
+			c.Peers = peers("quotad-0")
+			c.Peers[0].RaftAddress = ":1"
+		}, `peers: quotad-0: ":1" is not host:port`},
+		{"peer that is no name", func(c *Config) { c.Peers = peers("quotad-0", "b/../c", "d") }, `peers: "b/../c" is not a name (1 to 128 of a-z A-Z 0-9 . _ -)`},
+		{"id that is no name", func(c *Config) { c.ID = "my node" }, `id: "my node" is not a name`},
+		{"port too high", func(c *Config) { c.Listen = "127.0.0.1:70000" }, `listen: "127.0.0.1:70000": the port is not a number from 0 to 65535`},
 		{"peer twice", func(c *Config) { c.Peers = peers("quotad-0", "b", "b") }, "peers: b appears twice"},
 		{"not a peer", func(c *Config) { c.Peers = peers("a") }, "id: quotad-0 is not among the peers"},
 		{"even", func(c *Config) { c.Peers = peers("quotad-0", "b") }, "peers: 2 nodes: an odd number"},

@@ -5,6 +5,7 @@ package quotad
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -66,6 +67,14 @@ func New(cfg Config, build string, log *zap.Logger) (*Quotad, error) {
 	return q, nil
 }
 
+// fits refuses the certificate of another where there are other nodes: they speak to nobody else.
+func (q *Quotad) fits(cert *x509.Certificate) error {
+	if len(q.cfg.Peers) < 2 && !q.cfg.Join || replica.IsOfNode(cert, q.cfg.ID) {
+		return nil
+	}
+	return fmt.Errorf("of %v, and not of this node: it must have the name spiffe://DOMAIN/quotad/%s", cert.URIs, q.cfg.ID)
+}
+
 func (q *Quotad) open(build string) error {
 	if err := os.MkdirAll(q.cfg.DataDir, 0o700); err != nil {
 		return fmt.Errorf("data_dir: %w", err)
@@ -73,7 +82,7 @@ func (q *Quotad) open(build string) error {
 	var own func() *tls.Config
 	var err error
 	if !q.cfg.Dev {
-		if q.certs, err = openCertificates(q.cfg.TLS, q.log.Named("tls")); err != nil {
+		if q.certs, err = openCertificates(q.cfg.TLS, q.fits, q.log.Named("tls")); err != nil {
 			return err
 		}
 		own = q.certs.config

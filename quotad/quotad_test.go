@@ -109,6 +109,9 @@ func TestNewGivesBackWhatItOpened(t *testing.T) {
 		{"admin port taken", func(c *Config) { c.AdminListen = taken.Addr().String() }, "admin_listen: "},
 		{"raft port taken", func(c *Config) { c.RaftListen = taken.Addr().String() }, "listen for peers: "},
 		{"no key file outside dev", func(c *Config) { c.Dev, c.TLS = false, authority(t).files(t, "n", "n") }, "key_file: "},
+		{"certificate of another node", func(c *Config) {
+			c.Dev, c.TLS, c.Join = false, authority(t).files(t, "spiffe://x/quotad/b", "n"), true
+		}, "tls.cert: of [spiffe://x/quotad/b], and not of this node: it must have the name spiffe://DOMAIN/quotad/quotad-0"},
 		{"no certificates", func(c *Config) { c.Dev, c.TLS = false, TLSFiles{"x", "y", "z"} }, "tls.cert, tls.key: "},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -240,3 +240,26 @@ func TestOldTLSIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestCertificateOfAnotherNodeIsNotUsed: files that were mixed up would cut the node off from the others.
+func TestCertificateOfAnotherNodeIsNotUsed(t *testing.T) {
+	a := authority(t)
+	own, others := a.files(t, "spiffe://x/quotad/a", "h"), a.files(t, "spiffe://x/quotad/b", "h")
+	q := &Quotad{cfg: Config{ID: "a", Join: true}}
+	c, err := openCertificates(own, q.fits, zap.NewNop())
+	must(t, err)
+	used := c.config()
+	for _, f := range [...][2]string{{others.Cert, own.Cert}, {others.Key, own.Key}} {
+		b, err := os.ReadFile(f[0])
+		must(t, err)
+		must(t, os.WriteFile(f[1], b, 0o600))
+	}
+	c.reload()
+	if got := c.problem(time.Now()); c.config() != used || !strings.Contains(got, "tls.cert: of [spiffe://x/quotad/b], and not of this node") {
+		t.Errorf("got %q", got)
+	}
+	q.cfg.Join = false // a cluster of one takes any
+	if c.reload(); c.config() == used || c.problem(time.Now()) != "" {
+		t.Errorf("got %q", c.problem(time.Now()))
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
 	"os"
 	"sync/atomic"
 	"time"
@@ -21,6 +22,7 @@ const reloadEvery = 2 * time.Second
 // new ones, those that there are go on. New files that do not work are not used.
 type certificates struct {
 	files TLSFiles
+	fits  func(*x509.Certificate) error // says what is wrong with a certificate that works; nil: nothing ever is
 	log   *zap.Logger
 
 	now   atomic.Pointer[tls.Config] // never changed, only replaced
@@ -30,16 +32,32 @@ type certificates struct {
 	looked, tried []byte // what the files held at the last look, and when they were last read
 }
 
-func openCertificates(files TLSFiles, log *zap.Logger) (*certificates, error) {
-	c := &certificates{files: files, log: log}
+func openCertificates(files TLSFiles, fits func(*x509.Certificate) error, log *zap.Logger) (*certificates, error) {
+	c := &certificates{files: files, fits: fits, log: log}
 	c.looked = c.look()
 	c.tried = c.looked
-	config, err := files.mutual()
+	config, err := c.read()
 	if err != nil {
 		return nil, err
 	}
 	c.now.Store(config)
 	return c, nil
+}
+
+// read reads the files. Those of another process, which get mixed up, are refused.
+func (c *certificates) read() (*tls.Config, error) {
+	config, err := c.files.mutual()
+	if err != nil || c.fits == nil {
+		return config, err
+	}
+	leaf, err := x509.ParseCertificate(config.Certificates[0].Certificate[0])
+	if err == nil {
+		err = c.fits(leaf)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("tls.cert: %w", err)
+	}
+	return config, nil
 }
 
 // config is what connections of this moment use, in either direction.
@@ -69,7 +87,7 @@ func (c *certificates) run(ctx context.Context, now <-chan os.Signal) error {
 }
 
 func (c *certificates) reload() {
-	config, err := c.files.mutual()
+	config, err := c.read()
 	if err != nil {
 		text := "new certificate files are not used: " + err.Error()
 		c.fault.Store(&text)

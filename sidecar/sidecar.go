@@ -107,7 +107,7 @@ func (s *Sidecar) open() error {
 	})
 	var tlsConfig func() *tls.Config
 	if !s.cfg.Dev {
-		if s.certs, err = openCertificates(s.cfg.TLS, s.log.Named("tls")); err != nil {
+		if s.certs, err = openCertificates(s.cfg.TLS, nil, s.log.Named("tls")); err != nil {
 			return err
 		}
 		tlsConfig = s.certs.config

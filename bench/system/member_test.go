@@ -39,7 +39,7 @@ func TestDeadNodeIsReplaced(t *testing.T) {
 		}
 	}
 	dead.kill()
-	if out, err := s.verb(leader, "member", "remove", "nobody"); err == nil || !strings.Contains(out, "called so") {
+	if out, err := s.verb(leader, "member", "remove", "nobody"); err == nil || !strings.Contains(out, `called "nobody"`) {
 		t.Errorf("an unknown node: %v %s", err, out)
 	}
 	s.quotad("member", "remove", dead.id)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"text/tabwriter"
@@ -16,7 +17,6 @@ import (
 	adminv1 "github.com/sluice-gateway/sluice/proto/gen/admin/v1"
 	"github.com/sluice-gateway/sluice/proto/gen/admin/v1/adminv1connect"
 	raftlogv1 "github.com/sluice-gateway/sluice/proto/gen/raftlog/v1"
-	"github.com/sluice-gateway/sluice/quotad/internal/api"
 	"github.com/sluice-gateway/sluice/quotad/internal/store"
 )
 
@@ -41,9 +41,9 @@ means that what was written must not be used.`,
 			h, n, err := c.backup(cmd.Context(), cmd.OutOrStdout())
 			return reportBackup(cmd.ErrOrStderr(), h, n, err)
 		}
-		f, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".*")
+		f, err := beside(file)
 		if err != nil {
-			return err
+			return fmt.Errorf("--output: %w", err)
 		}
 		h, n, err := c.backup(cmd.Context(), f)
 		if err == nil {
@@ -60,6 +60,19 @@ means that what was written must not be used.`,
 	return cmd
 }
 
+// beside makes the file that takes the name when it is whole. What is there and is no file stays: the name of a device
+// or a directory is not taken from it.
+func beside(name string) (*os.File, error) {
+	switch old, err := os.Stat(name); {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return nil, err
+	case !old.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is there and is not a file (- is standard output)", name)
+	}
+	return os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*")
+}
+
 func reportBackup(w io.Writer, h *raftlogv1.BackupHeader, records uint64, err error) error {
 	if err == nil {
 		fmt.Fprintf(w, "saved %d records: cluster %s, configuration %d, applied %d\n", records, h.GetClusterId(), h.GetConfigVersion(),
@@ -70,7 +83,7 @@ func reportBackup(w io.Writer, h *raftlogv1.BackupHeader, records uint64, err er
 
 // backup streams a backup from the leader to w, and checks it as it passes.
 func (c *console) backup(ctx context.Context, w io.Writer) (h *raftlogv1.BackupHeader, records uint64, err error) {
-	err = c.onLeader(func(client adminv1connect.AdminServiceClient) error {
+	err = c.onLeader(ctx, func(client adminv1connect.AdminServiceClient) error {
 		stream, err := client.Backup(ctx, connect.NewRequest(&adminv1.BackupRequest{}))
 		if err != nil {
 			return err
@@ -104,32 +117,10 @@ func (c *console) backup(ctx context.Context, w io.Writer) (h *raftlogv1.BackupH
 	return h, records, err
 }
 
-// onLeader calls a node, and the leader that its refusal names.
-func (c *console) onLeader(call func(adminv1connect.AdminServiceClient) error) error {
-	client, err := c.client(c.addr)
-	if err != nil {
-		return err
-	}
-	err = call(client)
-	var ce *connect.Error
-	if errors.As(err, &ce) {
-		if leader := ce.Meta().Get(api.LeaderHeader); leader != "" {
-			if client, err = c.client(leader); err != nil {
-				return err
-			}
-			err = call(client)
-		}
-	}
-	if errors.As(err, &ce) {
-		return c.explainCall(ce)
-	}
-	return err
-}
-
 func restoreCommand(c *console) *cobra.Command {
 	req := &adminv1.RestoreRequest{}
 	cmd := &cobra.Command{
-		Use: "restore FILE", Short: "Replace the whole state by that of a backup", Args: cobra.ExactArgs(1),
+		Use: "restore FILE", Short: "Replace the whole state by that of a backup; - is standard input", Args: cobra.ExactArgs(1),
 		Long: `Replace the whole state by that of a backup, on a new cluster or a running one. Which nodes make it up stays.
 
 Sidecars need no restart. What they know to have been granted and spent since the backup counts, and so does the usage
@@ -140,14 +131,14 @@ A backup that is cut short, damaged, of another cluster or sealed with another k
 	}
 	cmd.Flags().BoolVar(&req.OtherCluster, "other-cluster", false, "also a backup of another cluster; this one keeps its id")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		f, err := os.Open(args[0])
+		f, err := openBackup(cmd, args[0])
 		if err != nil {
-			return err
+			return fmt.Errorf("FILE: %s: %w", args[0], err)
 		}
 		defer func() { _ = f.Close() }() // only read
 		req.Actor = actor()
 		var m *adminv1.RestoreResponse
-		err = c.onLeader(func(client adminv1connect.AdminServiceClient) (err error) {
+		err = c.onLeader(cmd.Context(), func(client adminv1connect.AdminServiceClient) (err error) {
 			m, err = sendBackup(cmd.Context(), client, f, req)
 			return err
 		})
@@ -157,6 +148,44 @@ A backup that is cut short, damaged, of another cluster or sealed with another k
 		return c.print(cmd.OutOrStdout(), m, func(w *tabwriter.Writer) { restoreTable(w, m) })
 	}
 	return cmd
+}
+
+// openBackup opens a backup. What can be read but once is kept in a file without a name, as far as it is a backup: a
+// leader that hands over, or a device without an end, must not matter.
+func openBackup(cmd *cobra.Command, name string) (*os.File, error) {
+	in := cmd.InOrStdin()
+	if name != "-" {
+		file, err := os.Open(name)
+		if err != nil {
+			return nil, bare(err)
+		}
+		info, err := file.Stat()
+		switch {
+		case err != nil:
+			return nil, errors.Join(err, file.Close())
+		case info.IsDir():
+			return nil, errors.Join(errors.New("is a directory"), file.Close())
+		case info.Mode().IsRegular():
+			return file, nil
+		}
+		defer func() { _ = file.Close() }() // only read
+		in = file
+	}
+	kept, err := os.CreateTemp("", "sluice-*.backup")
+	if err == nil {
+		err = os.Remove(kept.Name())
+	}
+	if err != nil {
+		return nil, err
+	}
+	whole := io.TeeReader(interruptible(cmd.Context(), in), kept)
+	if _, _, err := store.ReadBackup(whole, func(string, []byte) error { return nil }); err != nil {
+		if cmd.Context().Err() != nil {
+			err = cmd.Context().Err()
+		}
+		return nil, errors.Join(fmt.Errorf("nothing was restored: %w", err), kept.Close())
+	}
+	return kept, nil
 }
 
 func sendBackup(ctx context.Context, client adminv1connect.AdminServiceClient, f io.ReadSeeker, first *adminv1.RestoreRequest) (*adminv1.RestoreResponse, error) {

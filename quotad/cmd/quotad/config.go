@@ -8,6 +8,7 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode/utf8"
 
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
@@ -30,15 +31,19 @@ func applyCommand(c *console) *cobra.Command {
 		var b []byte
 		var err error
 		if req.File == "-" {
-			b, err = io.ReadAll(cmd.InOrStdin())
+			b, err = io.ReadAll(interruptible(cmd.Context(), cmd.InOrStdin()))
 			req.File = "standard input"
 		} else {
 			b, err = os.ReadFile(req.File)
 		}
-		if err != nil {
-			return err
+		switch {
+		case err != nil:
+			return fmt.Errorf("--file: %s: %w", req.GetFile(), bare(err))
+		case !utf8.Valid(b):
+			return fmt.Errorf("--file: %s is not text in UTF-8", req.GetFile())
 		}
 		req.Yaml, req.Actor = string(b), actor()
+		req.File = strings.ToValidUTF8(req.GetFile(), "?") // a file may be called anything
 		m, err := ask(cmd.Context(), c, adminv1connect.AdminServiceClient.Apply, req)
 		if connect.CodeOf(err) == connect.CodeInvalidArgument {
 			return faultsError{err}

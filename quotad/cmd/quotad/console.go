@@ -6,11 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"text/tabwriter"
+	"time"
 
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
@@ -21,6 +26,7 @@ import (
 	"github.com/sluice-gateway/sluice/quotad"
 	"github.com/sluice-gateway/sluice/quotad/internal/api"
 	"github.com/sluice-gateway/sluice/quotad/internal/registry"
+	"github.com/sluice-gateway/sluice/quotad/internal/replica"
 )
 
 const defaultAddr = "127.0.0.1:7072"
@@ -36,15 +42,44 @@ func (c *console) client(addr string) (adminv1connect.AdminServiceClient, error)
 	hc, scheme := http.DefaultClient, "http://"
 	if c.tls != (quotad.TLSFiles{}) {
 		var err error
+		if err = c.tlsComplete(); err != nil {
+			return nil, err
+		}
 		if hc, err = c.tls.HTTPClient(); err != nil {
 			return nil, err
 		}
 		scheme = "https://"
 	}
+	full := addr
 	if !strings.Contains(addr, "://") {
-		addr = scheme + addr
+		full = scheme + addr
 	}
-	return adminv1connect.NewAdminServiceClient(hc, addr), nil
+	u, err := url.Parse(full)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.Port() == "" && full != addr {
+		return nil, fmt.Errorf("--addr: %q is not host:port, nor an URL of http or https", addr)
+	}
+	if u.Port() != "" {
+		if err := replica.CheckAddress(u.Host); err != nil {
+			return nil, fmt.Errorf("--addr: %w", err)
+		}
+	}
+	return adminv1connect.NewAdminServiceClient(hc, full), nil
+}
+
+// tlsComplete names the flags that are missing beside those that there are.
+func (c *console) tlsComplete() error {
+	var missing []string
+	for _, f := range [...]struct{ name, file string }{
+		{"--tls-ca", c.tls.CA}, {"--tls-cert", c.tls.Cert}, {"--tls-key", c.tls.Key},
+	} {
+		if f.file == "" {
+			missing = append(missing, f.name)
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("%s: missing: the three --tls- flags belong together", strings.Join(missing, ", "))
+	}
+	return nil
 }
 
 // flags are those of a verb that prints.
@@ -78,42 +113,91 @@ func (c *console) connection(cmd *cobra.Command) {
 	}
 }
 
-// ask makes one call. A follower's refusal names the leader, which is then asked, once.
+const (
+	// askWait is how long one call may take; a node answers within its own 10 s or says why not.
+	askWait = 30 * time.Second
+	// leadersMax is how often the leader that a refusal names is asked: one that hands over names the next.
+	leadersMax = 3
+)
+
+// ask makes one call, of the leader where that is needed.
 func ask[Req, Resp any](ctx context.Context, c *console,
 	call func(adminv1connect.AdminServiceClient, context.Context, *connect.Request[Req]) (*connect.Response[Resp], error), msg *Req,
 ) (*Resp, error) {
-	client, err := c.client(c.addr)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := call(client, ctx, connect.NewRequest(msg))
-	var ce *connect.Error
-	if errors.As(err, &ce) {
-		if leader := ce.Meta().Get(api.LeaderHeader); leader != "" {
-			if client, err = c.client(leader); err != nil {
-				return nil, err
-			}
-			resp, err = call(client, ctx, connect.NewRequest(msg))
-		}
-	}
-	if errors.As(err, &ce) {
-		return nil, c.explainCall(ce)
-	}
+	var resp *connect.Response[Resp]
+	err := c.onLeader(ctx, func(client adminv1connect.AdminServiceClient) (err error) {
+		ctx, cancel := context.WithTimeout(ctx, askWait)
+		defer cancel()
+		resp, err = call(client, ctx, connect.NewRequest(msg))
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
 	return resp.Msg, nil
 }
 
-// explainCall says why a call failed.
-func (c *console) explainCall(ce *connect.Error) error {
-	switch {
-	case !connect.IsWireError(ce) && c.tls == (quotad.TLSFiles{}) && ce.Message() == http400:
-		return fmt.Errorf("%s speaks TLS: --tls-ca, --tls-cert and --tls-key are needed", c.addr)
-	case !connect.IsWireError(ce) && ce.Code() == connect.CodeUnavailable:
-		return fmt.Errorf("no quotad answers at %s (--addr or SLUICE_ADMIN_ADDR): %s", c.addr, ce.Message())
+// onLeader calls a node, and the leader that its refusal names.
+func (c *console) onLeader(ctx context.Context, call func(adminv1connect.AdminServiceClient) error) error {
+	addr := c.addr
+	for tries := 0; ; tries++ {
+		client, err := c.client(addr)
+		if err != nil {
+			return err
+		}
+		err = call(client)
+		var ce *connect.Error
+		if !errors.As(err, &ce) {
+			return err
+		}
+		leader := ce.Meta().Get(api.LeaderHeader)
+		if leader == "" || tries == leadersMax {
+			return c.explainCall(ctx, addr, ce)
+		}
+		addr = leader
 	}
-	return refusal{ce}
+}
+
+// explainCall says why a call failed, and whether it may have been done all the same.
+func (c *console) explainCall(ctx context.Context, addr string, ce *connect.Error) error {
+	where := addr + " (--addr or SLUICE_ADMIN_ADDR)"
+	if addr != c.addr {
+		where = addr + ", where " + c.addr + " says the leader is"
+	}
+	var transport *url.Error
+	reason := ce.Message()
+	if errors.As(ce, &transport) {
+		reason = transport.Err.Error()
+	}
+	switch {
+	case strings.HasSuffix(reason, http400) && c.tls == (quotad.TLSFiles{}):
+		return fmt.Errorf("%s speaks TLS: --tls-ca, --tls-cert and --tls-key are needed", addr)
+	case strings.HasSuffix(reason, http400):
+		return fmt.Errorf("%s speaks TLS: write it with https://, or as host:port", addr)
+	case connect.IsWireError(ce) && ce.Message() != "":
+		return refusal{ce}
+	case errors.Is(ctx.Err(), context.Canceled):
+		return fmt.Errorf("%w: %s", errInterrupted, perhapsDone)
+	case ce.Code() == connect.CodeDeadlineExceeded:
+		return fmt.Errorf("no answer from %s in %s: %s", where, askWait, perhapsDone)
+	case broken(ce):
+		return fmt.Errorf("the connection broke to %s: %s", where, perhapsDone)
+	case !errors.As(ce, new(*net.OpError)) && !strings.Contains(reason, "tls: ") && !strings.HasPrefix(reason, "http: server gave"):
+		reason = "what is there is not quotad's admin API" // the rest is net/http's surprise
+	}
+	return fmt.Errorf("no quotad answers at %s: %s", where, reason)
+}
+
+const perhapsDone = "what was asked may or may not have been done"
+
+// broken reports whether a call was under way when its connection ended.
+func broken(ce *connect.Error) bool {
+	for _, end := range [...]error{io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, syscall.ECONNRESET, syscall.EPIPE} {
+		if errors.Is(ce, end) {
+			return true
+		}
+	}
+	return ce.Code() == connect.CodeCanceled // not by us
 }
 
 // http400 is what is left of a TLS server's answer to plain HTTP.
@@ -143,6 +227,26 @@ func (c *console) print(w io.Writer, m proto.Message, table func(*tabwriter.Writ
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	table(t)
 	return t.Flush()
+}
+
+// interruptible is a reader that ends with ctx: a terminal or a pipe may never say anything more.
+func interruptible(ctx context.Context, from io.Reader) io.Reader {
+	r, w := io.Pipe()
+	go func() {
+		_, err := io.Copy(w, from)
+		_ = w.CloseWithError(err)
+	}()
+	context.AfterFunc(ctx, func() { _ = w.CloseWithError(ctx.Err()) })
+	return r
+}
+
+// bare is what is wrong with a file, without the name, which the caller has said.
+func bare(err error) error {
+	var at *fs.PathError
+	if errors.As(err, &at) {
+		return at.Err
+	}
+	return err
 }
 
 func row(w io.Writer, cells ...string) {

@@ -111,7 +111,7 @@ nightly $2.00 $0.00 $1.50 $0.10 $0.00 $0.40 12 of 50 1m30s ago
 				Claimants: []*adminv1.Claimant{{Class: "interactive", Team: "red", SetAside: 5, Outstanding: 20, Held: 15},
 					{Class: "batch", Team: "red", SetAside: -8, Outstanding: 10, Held: 5}, {}},
 			}}
-			poolTable(w, pools)
+			poolTable(w, "d", pools)
 			claimantTable(w, pools)
 		}, `DEPLOYMENT KIND LIMIT/MIN LEVEL LEFT ON LEASE HELD SIDECARS CLAIMANTS SET ASIDE LAPSED/MIN
 d requests 90 -3 -3.3% 30 20 2 3 5 45
@@ -120,7 +120,8 @@ KIND CLASS TEAM SET ASIDE ON LEASE HELD
 requests interactive red 5 20 15
 requests batch red -8 10 5
 requests - (all others) 0 0 0`},
-		{"no pools", func(w *tabwriter.Writer) { poolTable(w, nil) }, "no deployment has limits"},
+		{"no pools", func(w *tabwriter.Writer) { poolTable(w, "", nil) }, "no deployment has limits"},
+		{"no pools of one", func(w *tabwriter.Writer) { poolTable(w, "d", nil) }, "d has no limits"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if got := drawn(tc.draw); got != tc.want {

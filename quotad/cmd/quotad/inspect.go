@@ -36,9 +36,12 @@ The state hash is the same on all nodes whose state stands at the same index.`,
 		if output != "table" && output != "json" {
 			return fmt.Errorf("--output: %q is neither table nor json", output)
 		}
+		if tail < 0 {
+			return fmt.Errorf("--log: %d is below 0", tail)
+		}
 		x, err := replica.Inspect(args[0])
 		if err != nil {
-			return err
+			return fmt.Errorf("DATA_DIR: %w", err)
 		}
 		defer func() { _ = x.Close() }() // only read
 		r := report(x, tail)

@@ -83,7 +83,7 @@ func credentialCommand(c *console) *cobra.Command {
 	set := &cobra.Command{
 		Use: "set NAME < FILE", Short: "Store a provider secret, read from standard input, sealed", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			b, err := io.ReadAll(io.LimitReader(cmd.InOrStdin(), secretMax+1))
+			b, err := io.ReadAll(io.LimitReader(interruptible(cmd.Context(), cmd.InOrStdin()), secretMax+1))
 			if err != nil {
 				return err
 			}

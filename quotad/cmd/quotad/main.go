@@ -21,6 +21,7 @@ var version = ""
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // what does not end at the first signal is ended by the second
 	if err := command().ExecuteContext(ctx); err != nil {
 		explain(os.Stderr, err)
 		os.Exit(1)
@@ -37,8 +38,14 @@ func explain(w io.Writer, err error) {
 		fmt.Fprintln(w, faults)
 		err = errors.New("nothing was applied")
 	}
+	if errors.Is(err, context.Canceled) {
+		err = errInterrupted
+	}
 	fmt.Fprintln(w, "quotad:", err)
 }
+
+// errInterrupted is what a verb ends with that was stopped by a signal.
+var errInterrupted = errors.New("interrupted")
 
 func command() *cobra.Command {
 	c := &console{}
@@ -49,7 +56,6 @@ func command() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(serveCommand())
 	for _, verb := range []*cobra.Command{
 		applyCommand(c), getCommand(c), historyCommand(c), rollbackCommand(c), keyCommand(c), credentialCommand(c),
 		budgetCommand(c), poolCommand(c), usageCommand(c), statusCommand(c), memberCommand(c), restoreCommand(c),
@@ -58,6 +64,11 @@ func command() *cobra.Command {
 		root.AddCommand(verb)
 	}
 	root.AddCommand(backupCommand(c), inspectCommand()) // neither asks and prints as the others do
+	for _, verb := range root.Commands() {
+		strict(verb)
+	}
+	root.AddCommand(serveCommand()) // its settings may be empty, as those of the environment may
+	root.SetFlagErrorFunc(explainFlag)
 	return root
 }
 

@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"text/tabwriter"
 	"time"
 
+	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	adminv1 "github.com/sluice-gateway/sluice/proto/gen/admin/v1"
@@ -14,8 +16,12 @@ import (
 	"github.com/sluice-gateway/sluice/quotad"
 )
 
-// memberLookEvery is how often a new node is looked at until it votes.
-const memberLookEvery = 200 * time.Millisecond
+const (
+	// memberLookEvery is how often a new node is looked at until it votes, and a new leader asked until it is ready.
+	memberLookEvery = 200 * time.Millisecond
+	// handOverWait is how long there may be no leader when a node is removed.
+	handOverWait = 5 * time.Second
+)
 
 func memberCommand(c *console) *cobra.Command {
 	cmd := &cobra.Command{Use: "member", Short: "Show and change which nodes make up the cluster"}
@@ -61,6 +67,9 @@ host:port as others reach it.`,
 	}
 	cmd.Flags().DurationVar(&wait, "wait", time.Minute, "how long to wait until it votes; 0 does not wait")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if wait < 0 {
+			return fmt.Errorf("--wait: %s is below 0", wait)
+		}
 		p, err := quotad.ParsePeer(args[0])
 		if err != nil {
 			return err
@@ -95,8 +104,9 @@ func (c *console) untilVoter(ctx context.Context, id string, wait time.Duration)
 	for {
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("%s is in the cluster and does not vote yet: %s. Is it started with --id %s --join? "+
-				"It votes once it has caught up: see `quotad member list`", id, state, id)
+			return nil, fmt.Errorf("%s is in the cluster and does not vote yet: %s. Is it started with --id %s --join, and is "+
+				"that its address? It votes once it has caught up: see `quotad member list`; `quotad member remove %s` undoes it",
+				id, state, id, id)
 		case <-look.C:
 		}
 		m, err := ask(ctx, c, adminv1connect.AdminServiceClient.ListMembers, &adminv1.ListMembersRequest{})
@@ -125,11 +135,29 @@ A dead node is removed the same way. To replace one: remove it, then add another
 	cmd.Flags().BoolVar(&req.Force, "force", false, "also if too few of the others answer to go on without it")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		req.Id = args[0]
-		m, err := ask(cmd.Context(), c, adminv1connect.AdminServiceClient.RemoveMember, req)
+		m, err := c.remove(cmd.Context(), req)
 		if err != nil {
 			return err
 		}
 		return c.print(cmd.OutOrStdout(), m, func(w *tabwriter.Writer) { memberTable(w, m.GetMembers()) })
 	}
 	return cmd
+}
+
+// remove takes a node out. A leader that is to go hands over first, and the next one needs a moment: to ask again does
+// no harm, a node that is out stays out.
+func (c *console) remove(ctx context.Context, req *adminv1.RemoveMemberRequest) (*adminv1.RemoveMemberResponse, error) {
+	waiting, cancel := context.WithTimeout(ctx, handOverWait)
+	defer cancel()
+	for {
+		m, err := ask(ctx, c, adminv1connect.AdminServiceClient.RemoveMember, req)
+		if connect.CodeOf(err) != connect.CodeUnavailable || !errors.As(err, new(refusal)) {
+			return m, err
+		}
+		select {
+		case <-waiting.Done():
+			return m, err
+		case <-time.After(memberLookEvery):
+		}
+	}
 }

@@ -28,8 +28,13 @@ func budgetCommand(c *console) *cobra.Command {
 		if len(args) > 0 {
 			team = args[0]
 		}
-		if runs {
+		switch {
+		case runs && limit < 1: // which the API takes for as many as usual
+			return errors.New("--limit: must be 1 to 1000")
+		case runs:
 			return showRuns(cmd, c, team, limit)
+		case cmd.Flags().Changed("limit"):
+			return errors.New("--limit: goes with --runs")
 		}
 		m, err := ask(cmd.Context(), c, adminv1connect.AdminServiceClient.ShowBudgets, &adminv1.ShowBudgetsRequest{Team: team})
 		if err != nil {

@@ -28,7 +28,7 @@ func poolCommand(c *console) *cobra.Command {
 				return err
 			}
 			return c.print(cmd.OutOrStdout(), m, func(w *tabwriter.Writer) {
-				poolTable(w, m.GetPools())
+				poolTable(w, req.GetDeployment(), m.GetPools())
 				if req.GetDeployment() != "" {
 					claimantTable(w, m.GetPools())
 				}
@@ -39,9 +39,13 @@ func poolCommand(c *console) *cobra.Command {
 	return cmd
 }
 
-func poolTable(w *tabwriter.Writer, pools []*adminv1.Pool) {
+func poolTable(w *tabwriter.Writer, deployment string, pools []*adminv1.Pool) {
 	if len(pools) == 0 {
-		fmt.Fprintln(w, "no deployment has limits")
+		none := "no deployment has limits"
+		if deployment != "" {
+			none = deployment + " has no limits"
+		}
+		fmt.Fprintln(w, none)
 		return
 	}
 	row(w, "DEPLOYMENT", "KIND", "LIMIT/MIN", "LEVEL", "LEFT", "ON LEASE", "HELD", "SIDECARS", "CLAIMANTS", "SET ASIDE", "LAPSED/MIN")

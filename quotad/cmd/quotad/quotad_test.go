@@ -286,7 +286,8 @@ func TestNobodyThere(t *testing.T) {
 	o := &operator{t: t, addr: "127.0.0.1:1"}
 	o.refused("no quotad answers at 127.0.0.1:1 (--addr", "status")
 	o.refused("connection refused", "status")
-	o.refused("tls.cert, tls.key", "status", "--tls-ca", "none.pem")
+	o.refused("--tls-cert, --tls-key: missing", "status", "--tls-ca", "none.pem")
+	o.refused("tls.cert, tls.key", "status", "--tls-ca", "none.pem", "--tls-cert", "none.pem", "--tls-key", "none.pem")
 }
 
 func TestServeReportsItsConfiguration(t *testing.T) {

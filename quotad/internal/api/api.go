@@ -122,15 +122,21 @@ func newStrictJSON(r vanguard.TypeResolver) strictJSON {
 // Unmarshal implements vanguard.Codec.
 func (c strictJSON) Unmarshal(b []byte, m proto.Message) error {
 	if err := c.JSONCodec.Unmarshal(b, m); err != nil {
-		return badInput("body: %w", err)
+		return badBody(err)
 	}
 	return nil
+}
+
+// badBody says what is wrong with JSON, without the name of who found out. The space after it varies on purpose.
+func badBody(err error) error {
+	text := strings.TrimPrefix(err.Error(), "proto:")
+	return badInput("body: %s", strings.TrimLeft(text, " \u00a0"))
 }
 
 // UnmarshalField implements vanguard.RESTCodec.
 func (c strictJSON) UnmarshalField(b []byte, m proto.Message, field protoreflect.FieldDescriptor) error {
 	if err := c.JSONCodec.UnmarshalField(b, m, field); err != nil {
-		return badInput("body: %w", err)
+		return badBody(err)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,24 +76,16 @@ func (s *Service) Restore(ctx context.Context, in *connect.ClientStream[adminv1.
 		return nil, s.failed(err)
 	}
 	defer func() { _ = f.Close() }() // it has no name any more
-	first := &adminv1.RestoreRequest{}
-	for n := 0; in.Receive(); n++ {
-		if n == 0 {
-			first.OtherCluster, first.Actor = in.Msg().GetOtherCluster(), in.Msg().GetActor()
-		}
-		if _, err := f.Write(in.Msg().GetData()); err != nil {
-			return nil, s.failed(err)
-		}
-	}
-	if err := in.Err(); err != nil {
-		return nil, err
+	first, err := receive(in, f)
+	if err != nil {
+		return nil, s.notRestored(err)
 	}
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return nil, s.failed(err)
 	}
 	b, err := replica.ReadBackup(f)
 	if err != nil {
-		return nil, notRestored(err)
+		return nil, s.notRestored(err)
 	}
 	keepID, err := s.mayRestore(b, first.GetOtherCluster())
 	if err != nil {
@@ -140,12 +133,38 @@ func (s *Service) mayRestore(b *replica.Backup, otherCluster bool) (keepID bool,
 	return keepID, err
 }
 
+// receive writes what comes to a file, as far as it is a backup: what is none must not fill the disk. first is the message
+// that says how.
+func receive(in *connect.ClientStream[adminv1.RestoreRequest], f io.Writer) (first *adminv1.RestoreRequest, err error) {
+	checked, w := io.Pipe()
+	judged := make(chan error, 1)
+	go func() {
+		_, _, err := store.ReadBackup(checked, func(string, []byte) error { return nil })
+		_ = checked.CloseWithError(err)
+		judged <- err
+	}()
+	first = &adminv1.RestoreRequest{}
+	to := io.MultiWriter(f, w)
+	for n := 0; err == nil && in.Receive(); n++ {
+		if n == 0 {
+			first.OtherCluster, first.Actor = in.Msg().GetOtherCluster(), in.Msg().GetActor()
+		}
+		_, err = to.Write(in.Msg().GetData())
+	}
+	err = cmp.Or(err, in.Err())
+	_ = w.CloseWithError(err)
+	return first, cmp.Or(err, <-judged)
+}
+
 // notRestored says what is wrong with a backup.
-func notRestored(err error) error {
+func (s *Service) notRestored(err error) error {
 	if errors.Is(err, replica.ErrBadBackup) || errors.Is(err, store.ErrNewerFormat) || errors.Is(err, replica.ErrBadRecord) {
 		return badInput("nothing was restored: %w", err)
 	}
-	return connect.NewError(connect.CodeInternal, err)
+	if errors.As(err, new(*connect.Error)) { // the stream's
+		return err
+	}
+	return s.failed(err)
 }
 
 // unknownSpend lists what may have been spent since the backup without a trace: what was free then.

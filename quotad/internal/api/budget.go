@@ -97,11 +97,21 @@ func of(r *registry.Registry, spec ledger.Spec, team string) bool {
 	return false
 }
 
+const (
+	creditIDMax = 128  // bytes
+	reasonMax   = 1024 // bytes
+)
+
 // CreditBudget implements the admin service.
 func (s *Service) CreditBudget(ctx context.Context, req *connect.Request[adminv1.CreditBudgetRequest]) (*connect.Response[adminv1.CreditBudgetResponse], error) {
 	m := req.Msg
-	if m.GetReason() == "" {
+	switch {
+	case m.GetReason() == "":
 		return nil, badInput("reason: required: it stands in the audit")
+	case len(m.GetReason()) > reasonMax:
+		return nil, badInput("reason: at most %d bytes", reasonMax)
+	case len(m.GetId()) > creditIDMax:
+		return nil, badInput("id: at most %d bytes", creditIDMax)
 	}
 	if m.GetTeam() == "" { // which would mean every team
 		return nil, badInput("team: required")
@@ -116,7 +126,11 @@ func (s *Service) CreditBudget(ctx context.Context, req *connect.Request[adminv1
 		id = hex.EncodeToString(b[:])
 	}
 	var budget *adminv1.Budget
-	find := func(mc *replica.Machine) { budget = creditable(mc, m.GetTeam(), m.GetRun()) }
+	var known bool
+	find := func(mc *replica.Machine) {
+		budget = creditable(mc, m.GetTeam(), m.GetRun())
+		_, known = mc.Registry.Team(m.GetTeam())
+	}
 	if err := s.read(ctx, find); err != nil {
 		return nil, err
 	}
@@ -124,6 +138,8 @@ func (s *Service) CreditBudget(ctx context.Context, req *connect.Request[adminv1
 	case budget == nil && m.GetRun() != "":
 		return nil, missing("team %q has no run %q with a budget of money: runs are remembered for the lifetime after their "+
 			"last request", m.GetTeam(), m.GetRun())
+	case budget == nil && !known:
+		return nil, missing("no team %q", m.GetTeam())
 	case budget == nil:
 		return nil, missing("team %q has no budget", m.GetTeam())
 	}
@@ -138,7 +154,8 @@ func (s *Service) CreditBudget(ctx context.Context, req *connect.Request[adminv1
 	case ledger.CreditGone:
 		return nil, missing("the budget's period is not open any more, or the run is forgotten")
 	case ledger.CreditInvalid:
-		return nil, badInput("amount_nano or id: out of range")
+		return nil, badInput("amount_nano: together with the credits of %s that there are it is more than can be counted",
+			registry.Nano(budget.GetCreditsNano()).USD())
 	case ledger.CreditFull:
 		return nil, connect.NewError(connect.CodeResourceExhausted, errors.New("the period, or the run, has had as many credits as it may"))
 	}

@@ -87,9 +87,13 @@ func freshKey(r *registry.Registry, m *adminv1.CreateKeyRequest) (registry.Key, 
 func (s *Service) ListKeys(ctx context.Context, req *connect.Request[adminv1.ListKeysRequest]) (*connect.Response[adminv1.ListKeysResponse], error) {
 	out := &adminv1.ListKeysResponse{}
 	now := time.Now().UnixMilli()
+	team := req.Msg.GetTeam()
+	known := team == ""
 	err := s.read(ctx, func(m *replica.Machine) {
+		_, ok := m.Registry.Team(team)
+		known = known || ok
 		for _, k := range m.Registry.Keys() {
-			if t := req.Msg.GetTeam(); t != "" && t != k.Team {
+			if team != "" && team != k.Team {
 				continue
 			}
 			out.Keys = append(out.Keys, &adminv1.KeyInfo{
@@ -97,8 +101,11 @@ func (s *Service) ListKeys(ctx context.Context, req *connect.Request[adminv1.Lis
 			})
 		}
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case !known:
+		return nil, missing("no team %q", team)
 	}
 	return connect.NewResponse(out), nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"time"
 
 	"connectrpc.com/connect"
@@ -12,9 +11,6 @@ import (
 	adminv1 "github.com/sluice-gateway/sluice/proto/gen/admin/v1"
 	"github.com/sluice-gateway/sluice/quotad/internal/replica"
 )
-
-// nodeNameMax bounds the name of a node.
-const nodeNameMax = 128
 
 // ListMembers implements the admin service.
 func (s *Service) ListMembers(ctx context.Context, _ *connect.Request[adminv1.ListMembersRequest]) (*connect.Response[adminv1.ListMembersResponse], error) {
@@ -27,14 +23,14 @@ func (s *Service) ListMembers(ctx context.Context, _ *connect.Request[adminv1.Li
 // AddMember implements the admin service.
 func (s *Service) AddMember(ctx context.Context, r *connect.Request[adminv1.AddMemberRequest]) (*connect.Response[adminv1.AddMemberResponse], error) {
 	m := r.Msg
-	if m.GetId() == "" || len(m.GetId()) > nodeNameMax {
-		return nil, badInput("id: 1 to %d bytes", nodeNameMax)
+	if err := replica.CheckNodeID(m.GetId()); err != nil {
+		return nil, badInput("id: %w", err)
 	}
 	for _, a := range [...]struct{ field, address string }{
 		{"raft_address", m.GetRaftAddress()}, {"sidecar_address", m.GetSidecarAddress()}, {"admin_address", m.GetAdminAddress()},
 	} {
-		if host, port, err := net.SplitHostPort(a.address); err != nil || host == "" || port == "" {
-			return nil, badInput("%s: %q is not host:port", a.field, a.address)
+		if err := replica.CheckAddress(a.address); err != nil {
+			return nil, badInput("%s: %w", a.field, err)
 		}
 	}
 	err := s.node.AddMember(ctx, replica.Peer{
@@ -53,6 +49,9 @@ func (s *Service) AddMember(ctx context.Context, r *connect.Request[adminv1.AddM
 
 // RemoveMember implements the admin service.
 func (s *Service) RemoveMember(ctx context.Context, r *connect.Request[adminv1.RemoveMemberRequest]) (*connect.Response[adminv1.RemoveMemberResponse], error) {
+	if r.Msg.GetId() == "" {
+		return nil, badInput("id: required")
+	}
 	if err := s.node.RemoveMember(ctx, r.Msg.GetId(), r.Msg.GetForce()); err != nil {
 		return nil, s.memberFailed(err)
 	}
@@ -64,7 +63,7 @@ func (s *Service) memberFailed(err error) error {
 	case errors.Is(err, replica.ErrAddressTaken):
 		return connect.NewError(connect.CodeAlreadyExists, err)
 	case errors.Is(err, replica.ErrUnknownNode):
-		return connect.NewError(connect.CodeNotFound, err)
+		return connect.NewError(connect.CodeNotFound, fmt.Errorf("id: %w", err))
 	case errors.Is(err, replica.ErrNoQuorum):
 		return connect.NewError(connect.CodeFailedPrecondition, fmt.Errorf("%w (--force removes it all the same)", err))
 	case errors.Is(err, replica.ErrLastVoter), errors.Is(err, replica.ErrOwnAddress):

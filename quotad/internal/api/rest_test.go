@@ -156,7 +156,7 @@ func TestRESTWithOddInput(t *testing.T) {
 		{"GET", "/admin/v1/usage?from=-1", "", 400, "from"},
 		{"GET", "/admin/v1/usage?to=yesterday", "", 400, "to"},
 		{"POST", "/admin/v1/keys", "", 400, "id: required"},
-		{"POST", "/admin/v1/keys", `{"id":5}`, 400, "id"},
+		{"POST", "/admin/v1/keys", `{"id":5}`, 400, "body: (line 1:7): invalid value for string field id: 5"},
 		{"POST", "/admin/v1/keys", `{"id":null}`, 400, "id: required"},
 		{"POST", "/admin/v1/keys", `{"id":"k","team":["red"]}`, 400, "team"},
 		{"POST", "/admin/v1/keys", `{"id":"k","team":"red","rotate":"yes"}`, 400, "rotate"},

@@ -24,6 +24,9 @@ func (s *Service) QueryUsage(ctx context.Context, req *connect.Request[adminv1.Q
 	if err != nil {
 		return nil, err
 	}
+	if !from.Before(to) {
+		return nil, badInput("from: %s is not before %s", from.UTC().Format(time.RFC3339), to.UTC().Format(time.RFC3339))
+	}
 	q := rollup.Query{Team: req.Msg.GetTeam(), FromMS: from.UnixMilli(), ToMS: to.UnixMilli()}
 	if g := req.Msg.GetGroupBy(); g != "" {
 		q.GroupBy = strings.Split(g, ",")

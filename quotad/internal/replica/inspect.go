@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -28,11 +29,21 @@ type Inspection struct {
 	Kinds map[string]int
 }
 
-// Inspect reads a data directory as far as it goes. It never writes. Close lets the directory go.
+// ErrNoNode is returned for a directory in which no node ever ran.
+var ErrNoNode = errors.New("no quotad's directory: it has neither meta.json nor raft.db nor state.db")
+
+// Inspect reads a data directory as far as it goes. It never writes. Close lets the directory go. ErrNoNode when it is
+// another directory.
 func Inspect(dir string) (*Inspection, error) {
 	image, err := store.OpenImage(dir)
 	if err != nil {
 		return nil, err
+	}
+	ours := func(f store.FileSize) bool {
+		return f.Name == "meta.json" || f.Name == "raft.db" || f.Name == "state.db"
+	}
+	if !slices.ContainsFunc(image.Files, ours) {
+		return nil, errors.Join(fmt.Errorf("%s: %w", dir, ErrNoNode), image.Close())
 	}
 	x := &Inspection{Image: image, Kinds: map[string]int{}}
 	sum := sha256.New()

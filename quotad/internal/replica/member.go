@@ -18,7 +18,7 @@ import (
 // Refusals to change who is in the cluster. Nothing was done.
 var (
 	// ErrUnknownNode: no node is called so.
-	ErrUnknownNode = errors.New("no node of the cluster is called so")
+	ErrUnknownNode = errors.New("no node of the cluster is called")
 	// ErrAddressTaken: another node is at one of the addresses.
 	ErrAddressTaken = errors.New("another node is at that address")
 	// ErrLastVoter: without it there would be no cluster.
@@ -154,7 +154,10 @@ func (n *Node) addMember(ctx context.Context, p Peer) error {
 	}
 	if p.ID != n.cfg.ID && n.streams != nil {
 		answer, err := n.probe(ctx, p.ID, p.RaftAddress)
-		if errors.Is(err, ErrOtherCluster) || errors.Is(err, errOtherNode) || errors.Is(err, errNotPeer) {
+		switch {
+		case errors.Is(err, errOtherNode):
+			return fmt.Errorf("%s at %s: %w", p.ID, p.RaftAddress, ErrAddressTaken)
+		case errors.Is(err, ErrOtherCluster), errors.Is(err, errNotPeer):
 			return fmt.Errorf("%s at %s: %w: %w", p.ID, p.RaftAddress, ErrAddressTaken, err)
 		}
 		if errors.Is(err, errUngreeted) || err == nil && answer.Level < n.fsm.level.Load() {
@@ -235,7 +238,7 @@ func (n *Node) removeMember(ctx context.Context, id string, force bool) error {
 	case s == nil && removed:
 		return nil
 	case s == nil && !known:
-		return fmt.Errorf("%.64q: %w", id, ErrUnknownNode)
+		return fmt.Errorf("%w %.64q", ErrUnknownNode, id)
 	case s != nil && s.Suffrage == raft.Voter:
 		err := n.mayLose(servers, id, force)
 		// A new leader has not heard of everybody yet.

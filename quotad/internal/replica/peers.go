@@ -81,20 +81,20 @@ func (b *book) answered(id, address string) {
 // Why a connection between nodes is refused.
 var (
 	// errNotPeer: the other side's certificate is valid and not a node's, or not that node's.
-	errNotPeer = errors.New("replica: certificate is not of that node")
+	errNotPeer = errors.New("certificate is not of that node")
 	// errOtherNode: another node is at the address.
-	errOtherNode = errors.New("replica: another node is at that address")
+	errOtherNode = errors.New("another node is at that address")
 	// ErrOtherCluster: the node belongs to another cluster.
-	ErrOtherCluster = errors.New("replica: the node belongs to another cluster")
+	ErrOtherCluster = errors.New("the node belongs to another cluster")
 	// errStranger: the node has no state and is not one of the cluster.
-	errStranger = errors.New("replica: the node is not one of the cluster")
+	errStranger = errors.New("the node is not one of the cluster")
 	// ErrRemoved: this node was removed from the cluster.
-	ErrRemoved = errors.New("replica: this node was removed from the cluster: `quotad member add` takes it back")
+	ErrRemoved = errors.New("this node was removed from the cluster: `quotad member add` takes it back")
 	// errGreeting: what answers is not quotad.
-	errGreeting = errors.New("replica: what answers does not speak as a node of quotad")
+	errGreeting = errors.New("what answers does not speak as a node of quotad")
 	// errUngreeted: the other side does not greet, as builds of the first version do not: they end what does not begin
 	// as raft does.
-	errUngreeted = errors.New("replica: the node does not greet, it runs an older build")
+	errUngreeted = errors.New("the node does not greet, it runs an older build")
 )
 
 // greeting is what two nodes say to each other before raft speaks: first the one that connects, then the other.

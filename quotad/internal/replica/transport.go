@@ -86,7 +86,7 @@ func (s *streams) Dial(node raft.ServerAddress, timeout time.Duration) (net.Conn
 		errs = append(errs, fmt.Errorf("%s: %w", address, err))
 	}
 	if errs == nil {
-		return nil, fmt.Errorf("replica: no address of node %s is known", id)
+		return nil, fmt.Errorf("no address of node %s is known", id)
 	}
 	return nil, errors.Join(errs...)
 }
@@ -145,7 +145,7 @@ func (s *streams) introduce(ctx context.Context, c net.Conn, id string) (answer 
 	case answer.Refusal != "":
 		err := refusals[answer.Refusal]
 		if err == nil {
-			err = fmt.Errorf("replica: refused: %.64q", answer.Refusal)
+			err = fmt.Errorf("refused: %.64q", answer.Refusal)
 		}
 		s.refused(id, err)
 		return answer, err
@@ -175,18 +175,12 @@ func and(a, b func(tls.ConnectionState) error) func(tls.ConnectionState) error {
 	return func(cs tls.ConnectionState) error { return errors.Join(a(cs), b(cs)) }
 }
 
-// checkPeer checks that the certificate is the node's: one of its URI names is spiffe://<trust domain>/quotad/<id>. Any
-// certificate of the same authority would do otherwise, and sidecars have such.
+// checkPeer checks that the certificate is the node's.
 func checkPeer(cs tls.ConnectionState, id string) error {
-	if len(cs.PeerCertificates) == 0 || cs.NegotiatedProtocol != alpnRaft {
+	if len(cs.PeerCertificates) == 0 || cs.NegotiatedProtocol != alpnRaft || !IsOfNode(cs.PeerCertificates[0], id) {
 		return errNotPeer
 	}
-	for _, u := range cs.PeerCertificates[0].URIs {
-		if u.Scheme == "spiffe" && u.Host != "" && u.Path == "/quotad/"+id {
-			return nil
-		}
-	}
-	return errNotPeer
+	return nil
 }
 
 // acceptedConn finds out who is there before anything is read.
