@@ -52,9 +52,9 @@ A further node: start it with --join and no --peers, then ` + "`quotad member ad
 	return cmd
 }
 
-// garbagePercent is GOGC unless that is set. A node's memory is small beside what it allocates for thousands of streams:
-// collecting half as often takes a tenth off each operation, and a third off the time in which they wait for it.
-const garbagePercent = 200
+// garbagePercent is GOGC unless that is set. A node's memory is small beside what it allocates for thousands of streams,
+// and while it collects, operations wait: seldom is better, at the price of memory (docs/operations.md).
+const garbagePercent = 400
 
 func serve(ctx context.Context, cfg quotad.Config) error {
 	if os.Getenv("GOGC") == "" {

@@ -55,7 +55,7 @@ type Config struct {
 	WallOf func(ctx context.Context, p Peer) (time.Time, error)
 	Build  string // version of the program, noted in the directory
 
-	FlushEvery time.Duration // how often the state file is written; default 10 s; the log covers the gap
+	FlushEvery time.Duration // how often the state file is written; default 30 s; the log covers the gap
 	Ledger     ledger.Config // the same on each node
 
 	// Listen and Dial are TCP unless they are set. With Transport set, they, RaftListen and TLS are not used.

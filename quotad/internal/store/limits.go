@@ -21,8 +21,9 @@ const (
 	// compactTxBytes bounds the transactions that write a smaller file.
 	compactTxBytes = 16 << 20
 
-	// flushEveryDefault is how often dirty records are written. The raft log covers the gap.
-	flushEveryDefault = 10 * time.Second
+	// flushEveryDefault is how often dirty records are written. The raft log covers the gap: so much is applied again
+	// after a crash.
+	flushEveryDefault = 30 * time.Second
 	// flushRetryEvery is how soon a failed write is tried again.
 	flushRetryEvery = time.Second
 	// openTimeout is how long to wait for a lock on a file inside a directory that is already ours.

@@ -39,7 +39,7 @@ type Config struct {
 	Build  string // version of the program, noted in the directory
 	// CompactBytes is how large a file of which most is free must be to be made smaller at the start; default 64 MiB.
 	CompactBytes int64
-	FlushEvery   time.Duration // how often the state file is written; default 10 s
+	FlushEvery   time.Duration // how often the state file is written; default 30 s
 }
 
 // Store is an open data directory. Its methods may be called from any goroutine.
