@@ -117,7 +117,7 @@ type Config struct {
 	Identity string
 	// RenewEvery is the time between regular renews, jittered by a fifth. Default 2 s.
 	RenewEvery time.Duration
-	// AskWait is how long a request waits for quotad. It must be below the time leases are usable. Default 2.5 s.
+	// AskWait is how long a request waits for quotad in all. It must be below the time leases are usable. Default 2.5 s.
 	AskWait time.Duration
 	// MinRenewGap is the least time between the first sends of two renews; up to half of it is added at random. Default
 	// 50 ms.

@@ -57,7 +57,7 @@ func BenchmarkAcquireSettle(b *testing.B) {
 			note := make([]byte, 120)
 			b.ReportAllocs()
 			for b.Loop() {
-				h, v := c.Acquire(nil, Share, needs[0], note)
+				h, v := c.Acquire(nil, 0, Share, needs[0], note)
 				if !v.OK {
 					b.Fatal(v)
 				}
@@ -75,7 +75,7 @@ func BenchmarkAcquireRefused(b *testing.B) {
 	r.memory = memory{reason: Exhausted, amount: 1, until: 1 << 62}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, v := c.Acquire(nil, Share, benchNeeds, nil); v.Reason != Exhausted {
+		if _, v := c.Acquire(nil, 0, Share, benchNeeds, nil); v.Reason != Exhausted {
 			b.Fatal(v)
 		}
 	}
@@ -90,7 +90,7 @@ func TestAcquireDoesNotAllocate(t *testing.T) {
 			c := benchClient(t)
 			note := make([]byte, 120)
 			got := testing.AllocsPerRun(5000, func() {
-				h, v := c.Acquire(nil, Share, needs[0], note)
+				h, v := c.Acquire(nil, 0, Share, needs[0], note)
 				if !v.OK {
 					t.Fatal(v)
 				}

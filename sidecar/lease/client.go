@@ -212,11 +212,13 @@ func (c *Client) wakeRun() {
 }
 
 // Acquire reserves every need or none. It returns at once when the balances suffice or a refusal is certain; else it
-// asks quotad and waits at most Config.AskWait, or until done is closed: then what quotad still grants goes back.
+// asks quotad and waits until done is closed, or until its request has waited for quotad for Config.AskWait in all. waited
+// is how long it has before, in other Acquires; one that has no time left is decided from what is here. What quotad still
+// grants goes back.
 //
 // It panics on more than MaxNeeds needs, a negative amount, a name above MaxNameBytes or a note above MaxNoteBytes.
 // needs and note are not kept. A granted Hold must be settled exactly once.
-func (c *Client) Acquire(done <-chan struct{}, outage Outage, needs []Need, note []byte) (Hold, Verdict) {
+func (c *Client) Acquire(done <-chan struct{}, waited time.Duration, outage Outage, needs []Need, note []byte) (Hold, Verdict) {
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
@@ -238,13 +240,20 @@ func (c *Client) Acquire(done <-chan struct{}, outage Outage, needs []Need, note
 		return Hold{}, v
 	}
 	w.ready = make(chan struct{})
+	most := c.cfg.AskWait - waited
+	if most <= 0 {
+		c.m.Withdraw(c.cfg.Now(), w, false)
+	}
 	c.mu.Unlock()
 	c.wakeRun()
-	return c.wait(done, w)
+	if most <= 0 {
+		return w.Hold, w.Verdict
+	}
+	return c.wait(done, most, w)
 }
 
-func (c *Client) wait(done <-chan struct{}, w *Waiting) (Hold, Verdict) {
-	timer := time.NewTimer(c.cfg.AskWait)
+func (c *Client) wait(done <-chan struct{}, most time.Duration, w *Waiting) (Hold, Verdict) {
+	timer := time.NewTimer(most)
 	defer timer.Stop()
 	gone := false
 	select {

@@ -71,7 +71,7 @@ func TestAskIsAnsweredInOneRoundTrip(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.connect()
 		elapse(time.Second)
-		h, v := w.c.Acquire(nil, Share, []Need{need(1, 1), need(moneyID, 1000)}, nil)
+		h, v := w.c.Acquire(nil, 0, Share, []Need{need(1, 1), need(moneyID, 1000)}, nil)
 		if !v.OK || v.Waited != 2*time.Millisecond {
 			t.Fatalf("got %+v, want a grant after 2ms", v)
 		}
@@ -79,7 +79,7 @@ func TestAskIsAnsweredInOneRoundTrip(t *testing.T) {
 		if left, _, resetIn, ok := w.c.Remaining(moneyID); !ok || left < 990_000 || resetIn <= 0 {
 			t.Fatalf("left %d, resets in %v, %v", left, resetIn, ok)
 		}
-		if _, v = w.c.Acquire(nil, Share, []Need{need(1, 1), need(moneyID, 1000)}, nil); !v.OK || v.Waited != 0 {
+		if _, v = w.c.Acquire(nil, 0, Share, []Need{need(1, 1), need(moneyID, 1000)}, nil); !v.OK || v.Waited != 0 {
 			t.Fatalf("got %+v, want a grant from the lease", v)
 		}
 	})
@@ -94,7 +94,7 @@ func TestEarlyRenewsKeepTheirDistance(t *testing.T) {
 		for range 20 {
 			group.Go(func() {
 				for range 10 {
-					h, v := w.c.Acquire(nil, Share, []Need{need(1, 1)}, nil)
+					h, v := w.c.Acquire(nil, 0, Share, []Need{need(1, 1)}, nil)
 					if !v.OK {
 						t.Errorf("got %+v", v)
 					}
@@ -120,15 +120,36 @@ func TestAskWaitsOnlySoLong(t *testing.T) {
 		w.connect()
 		elapse(time.Second)
 		w.set(func() { w.mute = true })
-		_, v := w.c.Acquire(nil, Share, []Need{need(1, 1)}, nil)
+		_, v := w.c.Acquire(nil, 0, Share, []Need{need(1, 1)}, nil)
 		if v.Reason != Unavailable || v.Waited != 2500*time.Millisecond || v.RetryAfter <= 0 {
 			t.Fatalf("got %+v, want unavailable after 2.5s", v)
 		}
-		if _, v = w.c.Acquire(nil, Share, []Need{need(1, 1)}, nil); v.Reason != Unavailable || v.Waited != 2500*time.Millisecond {
+		if _, v = w.c.Acquire(nil, 0, Share, []Need{need(1, 1)}, nil); v.Reason != Unavailable || v.Waited != 2500*time.Millisecond {
 			t.Fatalf("got %+v, want its own 2.5s: quotad may yet answer", v)
 		}
-		if _, v = w.c.Acquire(nil, Share, []Need{need(1, 1)}, nil); v.Reason != Unavailable || v.Waited != 0 {
+		if _, v = w.c.Acquire(nil, 0, Share, []Need{need(1, 1)}, nil); v.Reason != Unavailable || v.Waited != 0 {
 			t.Fatalf("got %+v, want unavailable at once: nothing was answered for 5s", v)
+		}
+	})
+}
+
+// TestWaitedBefore: what a request has waited before is taken off; with nothing left it is decided from what is here.
+func TestWaitedBefore(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.connect()
+		elapse(time.Second)
+		w.set(func() { w.mute = true })
+		if _, v := w.c.Acquire(nil, 2*time.Second, Share, []Need{need(1, 1)}, nil); v.Reason != Unavailable || v.Waited != 500*time.Millisecond {
+			t.Fatalf("got %+v, want unavailable after the 500ms that are left", v)
+		}
+		if _, v := w.c.Acquire(nil, 2500*time.Millisecond, Share, []Need{need(1, 1)}, nil); v.Reason != Unavailable || v.Waited != 0 {
+			t.Fatalf("got %+v, want unavailable at once", v)
+		}
+		if _, v := w.c.Acquire(nil, time.Hour, Open, []Need{need(moneyID, 500_000)}, nil); v.Reason != Unavailable || v.Waited != 0 {
+			t.Fatalf("got %+v, want a hard budget to be unavailable at once", v)
+		}
+		if s := w.c.Stats(); s.Waiting != 0 || s.OpenHolds != 0 {
+			t.Fatalf("got %+v", s)
 		}
 	})
 }
@@ -140,7 +161,7 @@ func TestLeaderChangeIsNotSeen(t *testing.T) {
 		w.c.Disconnected()
 		elapse(100 * time.Millisecond)
 		time.AfterFunc(1500*time.Millisecond, func() { w.connect() })
-		if _, v := w.c.Acquire(nil, Share, []Need{need(1, 1)}, nil); !v.OK || v.Waited < 1500*time.Millisecond {
+		if _, v := w.c.Acquire(nil, 0, Share, []Need{need(1, 1)}, nil); !v.OK || v.Waited < 1500*time.Millisecond {
 			t.Fatalf("got %+v, want a grant by the next leader", v)
 		}
 	})
@@ -153,7 +174,7 @@ func TestLateInALeaderChangeARequestStillWaits(t *testing.T) {
 		w.c.Disconnected()
 		elapse(2600 * time.Millisecond)
 		time.AfterFunc(time.Second, func() { w.connect() })
-		if _, v := w.c.Acquire(nil, Share, []Need{need(1, 1)}, nil); !v.OK || v.Waited < time.Second {
+		if _, v := w.c.Acquire(nil, 0, Share, []Need{need(1, 1)}, nil); !v.OK || v.Waited < time.Second {
 			t.Fatalf("got %+v, want a grant by the next leader", v)
 		}
 	})
@@ -165,7 +186,7 @@ func TestLongDisconnectedIsRefusedAtOnce(t *testing.T) {
 		elapse(time.Second)
 		w.c.Disconnected()
 		elapse(5 * time.Second)
-		if _, v := w.c.Acquire(nil, Share, []Need{need(1, 1)}, nil); v.Reason != Unavailable || v.Waited != 0 {
+		if _, v := w.c.Acquire(nil, 0, Share, []Need{need(1, 1)}, nil); v.Reason != Unavailable || v.Waited != 0 {
 			t.Fatalf("got %+v, want unavailable at once", v)
 		}
 	})
@@ -178,7 +199,7 @@ func TestCallerGone(t *testing.T) {
 		w.set(func() { w.delay = time.Second })
 		done := make(chan struct{})
 		time.AfterFunc(300*time.Millisecond, func() { close(done) })
-		_, v := w.c.Acquire(done, Share, []Need{need(moneyID, 500_000)}, nil)
+		_, v := w.c.Acquire(done, 0, Share, []Need{need(moneyID, 500_000)}, nil)
 		if v.Reason != CallerGone || v.Waited != 300*time.Millisecond {
 			t.Fatalf("got %+v", v)
 		}
@@ -198,7 +219,7 @@ func TestOutageFromLeaseToShareToStandby(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.l.shares, w.l.version = []*quotav1.Share{{Resource: 1, PerMinute: 60}}, 4
 		w.connect()
-		h, v := w.c.Acquire(nil, Share, []Need{need(1, 5)}, nil)
+		h, v := w.c.Acquire(nil, 0, Share, []Need{need(1, 5)}, nil)
 		if !v.OK {
 			t.Fatalf("got %+v", v)
 		}
@@ -211,7 +232,7 @@ func TestOutageFromLeaseToShareToStandby(t *testing.T) {
 			if time.Since(last) < 3*time.Second {
 				continue // a leader may still come
 			}
-			h, v := w.c.Acquire(nil, Share, []Need{need(1, 1)}, nil)
+			h, v := w.c.Acquire(nil, 0, Share, []Need{need(1, 1)}, nil)
 			if !v.OK && (v.Reason != Unavailable || v.RetryAfter < time.Millisecond) {
 				t.Fatalf("got %+v", v)
 			}
@@ -278,7 +299,7 @@ func TestFencedClientNeedsANewSession(t *testing.T) {
 			t.Fatalf("got %+v", w.c.Stats())
 		}
 		w.connect()
-		if _, v := w.c.Acquire(nil, Share, []Need{need(1, 1)}, nil); !v.OK {
+		if _, v := w.c.Acquire(nil, 0, Share, []Need{need(1, 1)}, nil); !v.OK {
 			t.Fatalf("got %+v", v)
 		}
 	})
@@ -287,7 +308,7 @@ func TestFencedClientNeedsANewSession(t *testing.T) {
 func TestLeaveReturnsThenSettles(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.connect()
-		h, v := w.c.Acquire(nil, Share, []Need{need(1, 1), need(moneyID, 1000)}, nil)
+		h, v := w.c.Acquire(nil, 0, Share, []Need{need(1, 1), need(moneyID, 1000)}, nil)
 		if !v.OK {
 			t.Fatalf("got %+v", v)
 		}
@@ -300,7 +321,7 @@ func TestLeaveReturnsThenSettles(t *testing.T) {
 				t.Errorf("%d out after leaving, want the running request's 1000", a.out())
 			}
 		})
-		if _, v := w.c.Acquire(nil, Share, []Need{need(1, 1)}, nil); v.Reason != Unavailable {
+		if _, v := w.c.Acquire(nil, 0, Share, []Need{need(1, 1)}, nil); v.Reason != Unavailable {
 			t.Fatalf("got %+v", v)
 		}
 		w.c.Settle(h, []Need{need(moneyID, 400)})
@@ -333,7 +354,7 @@ func TestDeadSenderIsLetGo(t *testing.T) {
 			t.Fatal("still connected")
 		}
 		w.connect()
-		if _, v := w.c.Acquire(nil, Share, []Need{need(1, 1)}, nil); !v.OK {
+		if _, v := w.c.Acquire(nil, 0, Share, []Need{need(1, 1)}, nil); !v.OK {
 			t.Fatalf("got %+v", v)
 		}
 	})
@@ -347,7 +368,7 @@ func TestClosedClientRefuses(t *testing.T) {
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, v := c.Acquire(nil, Share, nil, nil); v.Reason != Unavailable {
+	if _, v := c.Acquire(nil, 0, Share, nil, nil); v.Reason != Unavailable {
 		t.Fatalf("got %+v", v)
 	}
 	c.Settle(Hold{}, nil)
@@ -370,7 +391,7 @@ func TestWakeRenewsAtOnce(t *testing.T) {
 		elapse(time.Second)
 		w.set(func() { w.l.free[counterKey{1, 0}], w.l.total[counterKey{1, 0}] = 0, 0 })
 		for range 2 {
-			if _, v := w.c.Acquire(nil, Share, []Need{need(1, 1)}, nil); v.Reason != Throttled {
+			if _, v := w.c.Acquire(nil, 0, Share, []Need{need(1, 1)}, nil); v.Reason != Throttled {
 				t.Fatalf("got %+v", v)
 			}
 		}
@@ -381,7 +402,7 @@ func TestWakeRenewsAtOnce(t *testing.T) {
 		if got := w.c.Stats().Seq; got != seq+1 {
 			t.Fatalf("seq %d, want %d", got, seq+1)
 		}
-		if _, v := w.c.Acquire(nil, Share, []Need{need(1, 1)}, nil); !v.OK {
+		if _, v := w.c.Acquire(nil, 0, Share, []Need{need(1, 1)}, nil); !v.OK {
 			t.Fatalf("got %+v", v)
 		}
 	})

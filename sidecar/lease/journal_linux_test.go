@@ -105,7 +105,7 @@ func childSpends(dir string) {
 			c.Settle(holds[i%len(holds)], []Need{need(1, 1), need(3, used)})
 			fmt.Fprintln(os.Stdout, "s", i-len(holds), used)
 		}
-		h, v := c.Acquire(nil, Share, []Need{need(1, 1), need(3, 1000)}, []byte(strconv.Itoa(i)))
+		h, v := c.Acquire(nil, 0, Share, []Need{need(1, 1), need(3, 1000)}, []byte(strconv.Itoa(i)))
 		if !v.OK {
 			fmt.Fprintf(os.Stdout, "fault %+v\n", v)
 			return
@@ -214,7 +214,7 @@ func childCloses(dir string) {
 	}
 	for run := begin(); ; run = begin() {
 		for range 5 {
-			h, v := c.Acquire(nil, Share, []Need{named(runID, "r1", 100)}, nil)
+			h, v := c.Acquire(nil, 0, Share, []Need{named(runID, "r1", 100)}, nil)
 			if !v.OK {
 				fmt.Fprintf(os.Stdout, "fault %+v\n", v)
 				return
@@ -281,7 +281,7 @@ func TestLostAcrossTwoDeaths(t *testing.T) {
 			}
 		}
 		rich(c)
-		c.Acquire(nil, Share, []Need{need(3, 10)}, []byte("n"))
+		c.Acquire(nil, 0, Share, []Need{need(3, 10)}, []byte("n"))
 		if err := c.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -334,7 +334,7 @@ func childOnFullDisk(dir string) {
 		return
 	}
 	rich(c)
-	h, v := c.Acquire(nil, Share, []Need{need(3, 10)}, []byte("n"))
+	h, v := c.Acquire(nil, 0, Share, []Need{need(3, 10)}, []byte("n"))
 	c.Settle(h, nil)
 	s := c.Stats()
 	fmt.Fprintln(os.Stdout, v.OK, s.Journal.OK, s.PendingFinals, strings.Contains(s.Journal.Why, "allocate"))
@@ -382,7 +382,7 @@ func TestNoDirectory(t *testing.T) {
 	if s := c.Stats(); s.Journal.OK || s.Journal.Why == "" {
 		t.Fatalf("got %+v", s.Journal)
 	}
-	if _, v := c.Acquire(nil, Share, []Need{need(3, 10)}, []byte("n")); !v.OK {
+	if _, v := c.Acquire(nil, 0, Share, []Need{need(3, 10)}, []byte("n")); !v.OK {
 		t.Fatalf("got %+v", v)
 	}
 }
@@ -398,7 +398,7 @@ func TestFileCutUnderTheMapping(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	h, v := c.Acquire(nil, Share, []Need{need(3, 10)}, []byte("n"))
+	h, v := c.Acquire(nil, 0, Share, []Need{need(3, 10)}, []byte("n"))
 	if !v.OK {
 		t.Fatalf("got %+v", v)
 	}
@@ -428,7 +428,7 @@ func TestRolledBackOrCopied(t *testing.T) {
 		}
 	}
 	rich(c) // another renew
-	c.Acquire(nil, Share, []Need{need(3, 10)}, nil)
+	c.Acquire(nil, 0, Share, []Need{need(3, 10)}, nil)
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -47,7 +47,7 @@ func TestDiskPutBack(t *testing.T) {
 			}
 			c := begin()
 			rich(c)
-			if h, v := c.Acquire(nil, Share, []Need{need(3, 10)}, nil); v.OK {
+			if h, v := c.Acquire(nil, 0, Share, []Need{need(3, 10)}, nil); v.OK {
 				c.Settle(h, []Need{need(3, 10)})
 			}
 			old := map[string][]byte{}
@@ -59,7 +59,7 @@ func TestDiskPutBack(t *testing.T) {
 				}
 				old[path] = b
 			}
-			c.Acquire(nil, Share, []Need{need(3, 500)}, nil)
+			c.Acquire(nil, 0, Share, []Need{need(3, 500)}, nil)
 			end(c)
 			if tc.back {
 				for path, b := range old {

@@ -17,14 +17,14 @@ func TestUserInRealTime(t *testing.T) {
 		s := w.connect()
 		elapse(time.Second)
 		needs := []Need{named(userID, "ann", 1), named(runID, "r1", 1000), named(poolID, "standard/t", 10)}
-		h, v := w.c.Acquire(nil, Share, needs, nil)
+		h, v := w.c.Acquire(nil, 0, Share, needs, nil)
 		if !v.OK || v.Waited != 2*time.Millisecond {
 			t.Fatalf("got %+v, want a grant after one round trip", v)
 		}
 		w.c.Settle(h, []Need{need(userID, 1), need(runID, 900), need(poolID, 5)})
 		w.c.ProviderLeft(poolID, 77)
 		elapse(5 * time.Second)
-		if h, v = w.c.Acquire(nil, Share, needs[:1], nil); !v.OK || v.Waited != 0 {
+		if h, v = w.c.Acquire(nil, 0, Share, needs[:1], nil); !v.OK || v.Waited != 0 {
 			t.Fatalf("got %+v, want a grant from the lease", v)
 		}
 		w.c.Settle(h, []Need{need(userID, 1)})
@@ -45,7 +45,7 @@ func TestUserInRealTime(t *testing.T) {
 		if _, _, _, ok := w.c.Remaining(runID); ok {
 			t.Error("something is said of all runs together")
 		}
-		if _, v = w.c.Acquire(nil, Share, []Need{named(runID, "r1", 4101)}, nil); v.Reason != Exhausted || v.Left != 4100 {
+		if _, v = w.c.Acquire(nil, 0, Share, []Need{named(runID, "r1", 4101)}, nil); v.Reason != Exhausted || v.Left != 4100 {
 			t.Errorf("got %+v, want the run to be exhausted", v)
 		}
 		elapse(30 * time.Second)

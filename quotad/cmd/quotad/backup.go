@@ -75,8 +75,8 @@ func beside(name string) (*os.File, error) {
 
 func reportBackup(w io.Writer, h *raftlogv1.BackupHeader, records uint64, err error) error {
 	if err == nil {
-		fmt.Fprintf(w, "saved %d records: cluster %s, configuration %d, applied %d\n", records, h.GetClusterId(), h.GetConfigVersion(),
-			h.GetApplied())
+		fmt.Fprintf(w, "saved %d records of %s: cluster %s, epoch %d, configuration %d\n", records, when(h.GetMadeAtMs()),
+			h.GetClusterId(), h.GetEpoch(), h.GetConfigVersion())
 	}
 	return err
 }

@@ -2,9 +2,14 @@ package main
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -35,6 +40,41 @@ func TestBackupTakesNoName(t *testing.T) {
 	must(t, err)
 	if info, err := os.Lstat(socket); err != nil || info.Mode()&os.ModeSocket == 0 || len(names) != 3 {
 		t.Errorf("%v, %v, %v", info, err, names)
+	}
+}
+
+// TestBackupSaysWhatStatusSays: what a backup is said to be of is what status says, before a restore and after it, when
+// versions count from further on and the log does not.
+func TestBackupSaysWhatStatusSays(t *testing.T) {
+	o := newOperator(t)
+	o.run("apply", "-f", o.file(orgYAML))
+	file := filepath.Join(o.dir, "backup")
+	line := regexp.MustCompile(`^saved \d+ records of \d{4}-\d\d-\d\dT[0-9:]+Z: cluster (\S+), epoch (\d+), configuration (\d+)\n$`)
+	version := func() uint64 {
+		t.Helper()
+		said := line.FindStringSubmatch(o.run("backup", "-o", file))
+		if said == nil {
+			t.Fatalf("%q", o.run("backup", "-o", file))
+		}
+		var status struct {
+			ClusterID     string `json:"cluster_id"`
+			Epoch         string `json:"epoch"`
+			ConfigVersion uint64 `json:"config_version,string"`
+			Applied       uint64 `json:"applied,string"`
+		}
+		must(t, json.Unmarshal([]byte(o.run("status", "-o", "json")), &status))
+		if want := []string{status.ClusterID, cmp.Or(status.Epoch, "0"), fmt.Sprint(status.ConfigVersion)}; !slices.Equal(said[1:], want) {
+			t.Errorf("it is said to be of %v, status says %v", said[1:], want)
+		}
+		if status.Applied > 1000 {
+			t.Errorf("applied %d", status.Applied)
+		}
+		return status.ConfigVersion
+	}
+	before := version()
+	o.run("restore", file)
+	if after := version(); before > 1000 || after < 1<<36 {
+		t.Errorf("configuration %d, and %d after a restore", before, after)
 	}
 }
 

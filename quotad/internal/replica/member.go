@@ -96,7 +96,8 @@ func (n *Node) peer(id string) (Peer, bool) { return n.book.peer(id) }
 func (n *Node) wasRemoved() { n.removedOnce.Do(func() { close(n.removed) }) }
 
 // runMembership ends the node when it was removed. A node that is not in the configuration may be one that was removed,
-// or one that is being added and has not heard of it yet: the others know.
+// or one that is being added and has not heard of it yet; one that hears of no leader may have been removed before it was
+// told. The others know.
 func (n *Node) runMembership(ctx context.Context) error {
 	look := time.NewTicker(membershipEvery)
 	defer look.Stop()
@@ -110,7 +111,9 @@ func (n *Node) runMembership(ctx context.Context) error {
 			if n.streams == nil {
 				continue
 			}
-			if servers := n.servers(); len(servers) > 0 && find(servers, n.cfg.ID) == nil {
+			servers := n.servers()
+			_, leader := n.raft.LeaderWithID()
+			if len(servers) > 0 && (leader == "" || find(servers, n.cfg.ID) == nil) {
 				n.ask(ctx) // who refuses is heard
 			}
 		}

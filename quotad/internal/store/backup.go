@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
-	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
 	raftlogv1 "github.com/sluice-gateway/sluice/proto/gen/raftlog/v1"
@@ -135,12 +134,10 @@ func writeBackup(to io.Writer, h *raftlogv1.BackupHeader, records func(each func
 // ReadBackup reads a backup to its end and calls each with every record. It returns the header, and how many records
 // there were. Errors: ErrBadBackup, also for what was read already; ErrNewerFormat; each's; the reader's.
 func ReadBackup(r io.Reader, each func(key string, value []byte) error) (*raftlogv1.BackupHeader, uint64, error) {
-	b := &backupReader{r: bufio.NewReaderSize(r, streamBufferBytes), sum: sha256.New()}
-	magic := make([]byte, len(backupMagic))
-	if _, err := io.ReadFull(b.r, magic); err != nil || !bytes.Equal(magic, []byte(backupMagic)) {
-		return nil, 0, fmt.Errorf("it does not begin like one: %w", ErrBadBackup)
+	b := &backupReader{frames: frames{r: bufio.NewReaderSize(r, streamBufferBytes), bad: ErrBadBackup}, sum: sha256.New()}
+	if err := b.begin(); err != nil {
+		return nil, 0, err
 	}
-	b.sum.Write(magic)
 	h := &raftlogv1.BackupHeader{}
 	if _, err := b.message(h); err != nil {
 		return nil, 0, err
@@ -149,14 +146,14 @@ func ReadBackup(r io.Reader, each func(key string, value []byte) error) (*raftlo
 		return nil, 0, fmt.Errorf("backup of format %d, made by quotad %s; this version knows %d: %w", h.GetFormat(), h.GetBuild(),
 			backupFormat, ErrNewerFormat)
 	}
-	for n := uint64(0); ; n++ {
+	for ; ; b.records++ {
 		rec := &raftlogv1.SnapshotRecord{}
 		before, err := b.message(rec)
 		if err != nil {
 			return nil, 0, err
 		}
 		if len(rec.GetKey()) == 0 {
-			return h, n, b.end(rec.GetValue(), n, before)
+			return h, b.records, b.judge(rec.GetValue(), before)
 		}
 		if err := each(string(rec.GetKey()), rec.GetValue()); err != nil {
 			return nil, 0, err
@@ -165,47 +162,48 @@ func ReadBackup(r io.Reader, each func(key string, value []byte) error) (*raftlo
 }
 
 type backupReader struct {
-	r   *bufio.Reader
+	frames
 	sum hash.Hash
 }
 
-// message reads one message and returns the sum of everything before it.
+// begin reads the line that says what it is.
+func (b *backupReader) begin() error {
+	line := make([]byte, len(backupMagic))
+	n, err := io.ReadFull(b.r, line)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return err
+	}
+	if string(line[:n]) != backupMagic {
+		return fmt.Errorf("it does not begin like one: %w", ErrBadBackup)
+	}
+	b.at += int64(n)
+	b.sum.Write(line)
+	return nil
+}
+
+// message reads one message and returns the sum of everything before it, for the last one.
 func (b *backupReader) message(m proto.Message) (before []byte, err error) {
-	size, err := binary.ReadUvarint(b.r)
+	frame, err := b.frames.message(m)
 	if err != nil {
-		return nil, fmt.Errorf("it is cut short (%w): %w", err, ErrBadBackup)
-	}
-	if size > recordBytesMax {
-		return nil, fmt.Errorf("a record of %d bytes: %w", size, ErrBadBackup)
-	}
-	raw := make([]byte, size)
-	if _, err := io.ReadFull(b.r, raw); err != nil {
-		return nil, fmt.Errorf("it is cut short (%w): %w", err, ErrBadBackup)
-	}
-	if err := proto.Unmarshal(raw, m); err != nil {
-		return nil, fmt.Errorf("it is damaged (%w): %w", err, ErrBadBackup)
+		return nil, err
 	}
 	if rec, ok := m.(*raftlogv1.SnapshotRecord); ok && len(rec.GetKey()) == 0 {
 		before = b.sum.Sum(nil)
 	}
-	b.sum.Write(protowire.AppendVarint(nil, size))
-	b.sum.Write(raw)
+	b.sum.Write(frame)
 	return before, nil
 }
 
-// end checks the trailer, and that nothing follows.
-func (b *backupReader) end(trailer []byte, records uint64, sum []byte) error {
+// judge compares with the trailer, after which nothing may follow.
+func (b *backupReader) judge(trailer, sum []byte) error {
 	t := &raftlogv1.BackupTrailer{}
-	if err := proto.Unmarshal(trailer, t); err != nil {
-		return fmt.Errorf("it is damaged (%w): %w", err, ErrBadBackup)
-	}
-	switch _, err := b.r.ReadByte(); {
-	case t.GetRecords() != records:
-		return fmt.Errorf("%d records of %d: %w", records, t.GetRecords(), ErrBadBackup)
+	switch err := proto.Unmarshal(trailer, t); {
+	case err != nil:
+		return fmt.Errorf("it is damaged in its last bytes, after %d records: %w", b.records, ErrBadBackup)
+	case t.GetRecords() != b.records:
+		return fmt.Errorf("it is damaged: %d records of %d are there: %w", b.records, t.GetRecords(), ErrBadBackup)
 	case !bytes.Equal(t.GetSha256(), sum):
 		return fmt.Errorf("it is damaged: its SHA-256 is %x, not %x: %w", sum, t.GetSha256(), ErrBadBackup)
-	case !errors.Is(err, io.EOF):
-		return fmt.Errorf("something follows its end: %w", ErrBadBackup)
 	}
-	return nil
+	return b.end()
 }

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -89,6 +90,29 @@ func shareDir(dir string) (*os.File, error) {
 	return f, nil
 }
 
+// What a file may be that there should be.
+var (
+	errMissing = errors.New("it is missing")
+	errEmpty   = errors.New("it is empty")
+)
+
+// readJSON reads a small file.
+func readJSON(path string, v any) error {
+	b, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return errMissing
+	case err != nil:
+		return err
+	case len(b) == 0:
+		return errEmpty
+	}
+	if err := json.Unmarshal(b, v); err != nil {
+		return fmt.Errorf("it is not the JSON that was written: %w", err)
+	}
+	return nil
+}
+
 func (m *Image) damaged(what string, err error) {
 	m.Damage = append(m.Damage, fmt.Sprintf("%s: %v", what, err))
 }
@@ -121,13 +145,8 @@ func (m *Image) sizes() {
 }
 
 func (m *Image) readMeta() {
-	b, err := os.ReadFile(metaPath(m.Dir))
-	if err != nil {
-		m.damaged("meta.json", err)
-		return
-	}
 	var v meta
-	if err := json.Unmarshal(b, &v); err != nil {
+	if err := readJSON(metaPath(m.Dir), &v); err != nil {
 		m.damaged("meta.json", err)
 		return
 	}
@@ -147,11 +166,7 @@ func (m *Image) readSnapshots() {
 	for _, name := range names {
 		dir := filepath.Base(filepath.Dir(name))
 		var v raft.SnapshotMeta
-		b, err := os.ReadFile(name)
-		if err == nil {
-			err = json.Unmarshal(b, &v)
-		}
-		if err != nil {
+		if err := readJSON(name, &v); err != nil {
 			m.damaged("snapshots/"+dir, err)
 			continue
 		}
@@ -190,14 +205,52 @@ func checkSnapshot(path string) error {
 	return nil
 }
 
-// readLog opens the log and reads what raft keeps beside it.
+// readLog reads the log, and what raft keeps beside it.
 func (m *Image) readLog() {
 	path := filepath.Join(m.Dir, logName)
-	if _, err := os.Stat(path); err != nil {
-		m.damaged(logName, err)
-		return
+	cut, err := checkLog(path)
+	if err == nil {
+		err = m.openLog(path)
 	}
-	err := guardDamage(func() (err error) {
+	if err := cmp.Or(cut, err); err != nil { // of a file that is cut, err is what reading fell over
+		m.damaged(logName, err)
+	}
+	bad := 0
+	for i := m.FirstIndex; i != 0 && i <= m.LastIndex; i++ {
+		e, err := m.Entry(i)
+		switch {
+		case err != nil:
+			if bad++; bad == 1 {
+				m.damaged(fmt.Sprintf("%s, entry %d", logName, i), err)
+			}
+		case e.Type == raft.LogConfiguration:
+			m.Servers = raft.DecodeConfiguration(e.Data).Servers
+		}
+	}
+	if bad > 1 {
+		m.damaged(logName, fmt.Errorf("%d entries cannot be read", bad))
+	}
+}
+
+// checkLog says why a file cannot be read as a log, or not all of it.
+func checkLog(path string) (cut, err error) {
+	err = guardDamage(func() (err error) {
+		var db *bbolt.DB
+		if db, cut, err = openToRead(path); err != nil {
+			return err
+		}
+		return errors.Join(db.View(func(tx *bbolt.Tx) error {
+			if tx.Bucket(logBucket) == nil && cut == nil {
+				return errors.New("it holds no log")
+			}
+			return nil
+		}), db.Close())
+	})
+	return cut, err
+}
+
+func (m *Image) openLog(path string) error {
+	return guardDamage(func() (err error) {
 		m.log, err = raftboltdb.New(raftboltdb.Options{
 			Path: path, BoltOptions: &bbolt.Options{ReadOnly: true, Timeout: openTimeout},
 		})
@@ -220,25 +273,6 @@ func (m *Image) readLog() {
 		}
 		return nil
 	})
-	if err != nil {
-		m.damaged(logName, err)
-		return
-	}
-	bad := 0
-	for i := m.FirstIndex; i != 0 && i <= m.LastIndex; i++ {
-		e, err := m.Entry(i)
-		switch {
-		case err != nil:
-			if bad++; bad == 1 {
-				m.damaged(fmt.Sprintf("%s, entry %d", logName, i), err)
-			}
-		case e.Type == raft.LogConfiguration:
-			m.Servers = raft.DecodeConfiguration(e.Data).Servers
-		}
-	}
-	if bad > 1 {
-		m.damaged(logName, fmt.Errorf("%d entries cannot be read", bad))
-	}
 }
 
 // Entry reads an entry of the log.
@@ -254,16 +288,13 @@ func (m *Image) Entry(index uint64) (*raft.Log, error) {
 // Records calls each with every record of the state file, sorted by key, and sets Applied. An error is each's, or says
 // how far the file could be read.
 func (m *Image) Records(each func(key string, value []byte) error) error {
-	path := filepath.Join(m.Dir, stateName)
-	if _, err := os.Stat(path); err != nil {
-		return err
-	}
-	var failed error // of each; kept apart so that it is not taken for damage
+	var failed, cut error // failed is each's; kept apart so that it is not taken for damage
 	err := guardDamage(func() error {
-		db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: openTimeout})
+		db, short, err := openToRead(filepath.Join(m.Dir, stateName))
 		if err != nil {
 			return err
 		}
+		cut = short
 		err = db.View(func(tx *bbolt.Tx) error {
 			records := tx.Bucket(recordsBucket)
 			if records == nil || tx.Bucket(metaBucket) == nil {
@@ -281,7 +312,7 @@ func (m *Image) Records(each func(key string, value []byte) error) error {
 		})
 		return errors.Join(err, db.Close())
 	})
-	return errors.Join(failed, err)
+	return errors.Join(failed, cmp.Or(cut, err))
 }
 
 // Close lets the directory go.

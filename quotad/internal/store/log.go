@@ -97,15 +97,18 @@ func checkLogFile(path string) (entries []uint64, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("open raft log: %w", err)
 	}
-	if st.Size() < 2*int64(os.Getpagesize()) { // bbolt has no name for this error
-		return nil, fmt.Errorf("%s is of %d bytes: %w", path, st.Size(), ErrLogDamaged)
+	if err := hasHead(st.Size()); err != nil {
+		return nil, fmt.Errorf("%s: %w: %w", path, ErrLogDamaged, err)
 	}
 	err = guardDamage(func() error {
 		db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: openTimeout})
 		if err != nil {
 			return err
 		}
-		return errors.Join(whole(db, st.Size()), db.View(func(tx *bbolt.Tx) error {
+		if err := whole(db, st.Size()); err != nil { // the walk would only say what it fell over
+			return errors.Join(err, db.Close())
+		}
+		return errors.Join(db.View(func(tx *bbolt.Tx) error {
 			return tx.ForEach(func(name []byte, b *bbolt.Bucket) error {
 				return b.ForEach(func(k, v []byte) error {
 					crc32.Checksum(v, crcTable) // every page of it must be there

@@ -9,17 +9,12 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"sync"
 	"time"
 
 	"go.etcd.io/bbolt"
-	bbolterrors "go.etcd.io/bbolt/errors"
 	"go.uber.org/zap"
 )
-
-// ErrDamaged is returned when the state file cannot be read. Reset makes a new one.
-var ErrDamaged = errors.New("file is damaged")
 
 var (
 	metaBucket    = []byte("meta")
@@ -193,10 +188,11 @@ func (s *State) Reset() error {
 // openStateFile opens or makes the file at path and returns the index it stands at. Throwaway says that nothing is
 // synced until the caller does so.
 func openStateFile(path string, throwaway bool) (f *stateFile, applied uint64, err error) {
-	// bbolt has no name for the error of a file that is shorter than its two head pages.
 	st, err := os.Stat(path)
-	if err == nil && st.Size() > 0 && st.Size() < 2*int64(os.Getpagesize()) {
-		return nil, 0, fmt.Errorf("open state file of %d bytes: %w", st.Size(), ErrDamaged)
+	if err == nil && st.Size() > 0 {
+		if err := hasHead(st.Size()); err != nil {
+			return nil, 0, fmt.Errorf("open state file: %w", err)
+		}
 	}
 	err = guardDamage(func() error {
 		db, err := bbolt.Open(path, 0o600, &bbolt.Options{
@@ -227,17 +223,6 @@ func openStateFile(path string, throwaway bool) (f *stateFile, applied uint64, e
 	return f, applied, nil
 }
 
-// whole says whether a file has all its pages. A file that was cut short may be read without harm, if what is lost was
-// free; the next write would end the process.
-func whole(db *bbolt.DB, size int64) error {
-	return db.View(func(tx *bbolt.Tx) error {
-		if tx.Size() > size {
-			return fmt.Errorf("%d bytes of %d are there: %w", size, tx.Size(), ErrDamaged)
-		}
-		return nil
-	})
-}
-
 // prepare makes a new file's buckets and checks an old one's format.
 func prepare(tx *bbolt.Tx) (applied uint64, err error) {
 	if _, err := tx.CreateBucketIfNotExists(recordsBucket); err != nil {
@@ -265,24 +250,6 @@ func prepare(tx *bbolt.Tx) (applied uint64, err error) {
 	default:
 		return binary.BigEndian.Uint64(v), nil
 	}
-}
-
-// guardDamage runs f, which reads a file that may be damaged, and turns what a damaged one does into ErrDamaged: bbolt
-// panics at pages that make no sense, and a file cut short faults when its mapping is read.
-func guardDamage(f func() error) (err error) {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("%v: %w", p, ErrDamaged)
-		}
-	}()
-	err = f()
-	for _, damage := range []error{bbolterrors.ErrInvalid, bbolterrors.ErrVersionMismatch, bbolterrors.ErrChecksum} {
-		if errors.Is(err, damage) {
-			return fmt.Errorf("%w: %w", ErrDamaged, err)
-		}
-	}
-	return err
 }
 
 // Applied returns the index the appended state stands at.

@@ -220,7 +220,32 @@ func (s *Store) SnapshotNeeded() (bool, error) {
 		return false, fmt.Errorf("%s: state stands at %d, log ends at %d, newest snapshot is of %d: %w",
 			s.dir, applied, last, snapshot, ErrIncomplete)
 	}
-	return applied < snapshot, nil
+	if applied >= snapshot {
+		return false, nil
+	}
+	return true, s.checkRestorable(list, first)
+}
+
+// checkRestorable makes sure that the log begins right behind the newest snapshot that can be read: raft restores an older
+// one when the newest is damaged, and what was cut off the log since would be missing.
+func (s *Store) checkRestorable(list []*raft.SnapshotMeta, first uint64) error {
+	var damaged error
+	for _, m := range list {
+		_, r, err := s.snaps.Open(m.ID)
+		if err != nil {
+			damaged = errors.Join(damaged, fmt.Errorf("snapshot %s: %w", m.ID, err))
+			continue
+		}
+		if err := r.Close(); err != nil {
+			return fmt.Errorf("read snapshot %s: %w", m.ID, err)
+		}
+		if first > m.Index+1 {
+			return fmt.Errorf("%s: log starts at %d, newest snapshot that can be read is of %d: %w (%w)",
+				filepath.Join(s.dir, "snapshots"), first, m.Index, ErrIncomplete, damaged)
+		}
+		return nil
+	}
+	return fmt.Errorf("%s: no snapshot can be read: %w (%w)", filepath.Join(s.dir, "snapshots"), ErrIncomplete, damaged)
 }
 
 // Run writes the state file from time to time, until ctx ends. It returns nil.

@@ -446,6 +446,8 @@ func TestSnapshotNeeded(t *testing.T) {
 		snapshot, state uint64 // 0: none
 		want            bool
 		fault           error
+		older           uint64 // another snapshot
+		torn            bool   // the newer of them
 	}{
 		{name: "new directory"},
 		{name: "log only", logLo: 1, logHi: 9},
@@ -455,6 +457,10 @@ func TestSnapshotNeeded(t *testing.T) {
 		{name: "state lost", logLo: 6, logHi: 9, snapshot: 5, want: true},
 		{name: "state and snapshot lost", logLo: 6, logHi: 9, fault: ErrIncomplete},
 		{name: "snapshot too old for the log", logLo: 6, logHi: 9, snapshot: 4, state: 8, fault: ErrIncomplete},
+		{name: "snapshot damaged and not needed", logLo: 6, logHi: 9, snapshot: 5, torn: true, state: 5},
+		{name: "snapshot damaged, none older", logLo: 6, logHi: 9, snapshot: 5, torn: true, state: 4, want: true, fault: ErrIncomplete},
+		{name: "snapshot damaged, log behind the older", logLo: 4, logHi: 9, older: 3, snapshot: 5, torn: true, want: true},
+		{name: "snapshot damaged, log cut off since the older", logLo: 5, logHi: 9, older: 3, snapshot: 5, torn: true, want: true, fault: ErrIncomplete},
 		{name: "log lost", snapshot: 5, state: 7, fault: ErrIncomplete},
 		{name: "log and snapshots lost", state: 7, fault: ErrIncomplete},
 	} {
@@ -465,13 +471,24 @@ func TestSnapshotNeeded(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if tt.snapshot != 0 {
-				sink, err := s.Snapshots().Create(raft.SnapshotVersionMax, tt.snapshot, 1, raft.Configuration{}, 1, nil)
+			for _, index := range []uint64{tt.older, tt.snapshot} {
+				if index == 0 {
+					continue
+				}
+				sink, err := s.Snapshots().Create(raft.SnapshotVersionMax, index, 1, raft.Configuration{}, 1, nil)
 				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := sink.Write([]byte("contents")); err != nil {
 					t.Fatal(err)
 				}
 				if err := sink.Close(); err != nil {
 					t.Fatal(err)
+				}
+				if tt.torn && index == tt.snapshot {
+					if err := os.Truncate(filepath.Join(s.dir, "snapshots", sink.ID(), "state.bin"), 3); err != nil {
+						t.Fatal(err)
+					}
 				}
 			}
 			if tt.state != 0 {

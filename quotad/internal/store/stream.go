@@ -72,17 +72,84 @@ func writeStream(w io.Writer, applied uint64, view *bbolt.Tx) error {
 	return nil
 }
 
+// frames reads messages, each after its length as a varint, and says where it got when one cannot be read.
+type frames struct {
+	r       *bufio.Reader
+	bad     error  // that it is not whole
+	at      int64  // bytes read
+	records uint64 // read
+	failed  error  // the reader's, its end included
+}
+
+// ReadByte counts for the lengths.
+func (f *frames) ReadByte() (byte, error) {
+	b, err := f.r.ReadByte()
+	if err != nil {
+		f.failed = err
+		return 0, err
+	}
+	f.at++
+	return b, nil
+}
+
+// message reads one message. frame is its bytes, the length included.
+func (f *frames) message(m proto.Message) (frame []byte, err error) {
+	start := f.at
+	size, err := binary.ReadUvarint(f)
+	switch {
+	case f.failed != nil:
+		return nil, f.ended()
+	case err != nil || size > recordBytesMax:
+		return nil, f.damaged(start)
+	}
+	frame = protowire.AppendVarint(make([]byte, 0, binary.MaxVarintLen64+int(size)), size)
+	head := len(frame)
+	frame = frame[:head+int(size)]
+	n, err := io.ReadFull(f.r, frame[head:])
+	f.at += int64(n)
+	if err != nil {
+		f.failed = err
+		return nil, f.ended()
+	}
+	if proto.Unmarshal(frame[head:], m) != nil {
+		return nil, f.damaged(start)
+	}
+	return frame, nil
+}
+
+// ended is why nothing more can be read.
+func (f *frames) ended() error {
+	if errors.Is(f.failed, io.EOF) || errors.Is(f.failed, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("it is cut short: it ends at byte %d, after %d records: %w", f.at, f.records, f.bad)
+	}
+	return f.failed
+}
+
+func (f *frames) damaged(at int64) error {
+	return fmt.Errorf("it is damaged at byte %d, after %d records: %w", at, f.records, f.bad)
+}
+
+// end makes sure that nothing follows.
+func (f *frames) end() error {
+	switch _, err := f.ReadByte(); {
+	case err == nil:
+		return fmt.Errorf("something follows its end: %w", f.bad)
+	case !errors.Is(err, io.EOF):
+		return err
+	}
+	return nil
+}
+
 // streamReader reads what streamWriter wrote.
 type streamReader struct {
-	r      *bufio.Reader
+	frames
 	crc    uint32 // of everything before the last message
 	crcAll uint32
-	count  uint64
 }
 
 // readHeader starts to read a stream.
 func readHeader(r io.Reader) (*streamReader, uint64, error) {
-	s := &streamReader{r: bufio.NewReaderSize(r, streamBufferBytes)}
+	s := &streamReader{frames: frames{r: bufio.NewReaderSize(r, streamBufferBytes), bad: ErrBadSnapshot}}
 	h := &raftlogv1.SnapshotHeader{}
 	if err := s.message(h); err != nil {
 		return nil, 0, err
@@ -102,41 +169,25 @@ func (s *streamReader) next(rec *raftlogv1.SnapshotRecord) (done bool, err error
 		return false, err
 	}
 	if len(rec.GetKey()) != 0 {
-		s.count++
+		s.records++
 		return false, nil
 	}
 	mark := rec.GetValue()
 	if len(mark) != endMarkBytes {
 		return false, fmt.Errorf("end mark of %d bytes: %w", len(mark), ErrBadSnapshot)
 	}
-	if n := binary.BigEndian.Uint64(mark); n != s.count {
-		return false, fmt.Errorf("%d records of %d: %w", s.count, n, ErrBadSnapshot)
+	if n := binary.BigEndian.Uint64(mark); n != s.records {
+		return false, fmt.Errorf("%d records of %d: %w", s.records, n, ErrBadSnapshot)
 	}
 	if sum := binary.BigEndian.Uint32(mark[8:]); sum != s.crc {
-		return false, fmt.Errorf("check sum %08x, not %08x: %w", s.crc, sum, ErrBadSnapshot)
+		return false, fmt.Errorf("it is damaged: its check sum is %08x, not %08x: %w", s.crc, sum, ErrBadSnapshot)
 	}
-	if _, err := s.r.ReadByte(); err != io.EOF {
-		return false, fmt.Errorf("data after the end mark: %w", errors.Join(ErrBadSnapshot, err))
-	}
-	return true, nil
+	return true, s.end()
 }
 
 func (s *streamReader) message(m proto.Message) error {
-	size, err := binary.ReadUvarint(s.r)
-	if err != nil {
-		return fmt.Errorf("cut short: %w", errors.Join(ErrBadSnapshot, err))
-	}
-	if size > recordBytesMax {
-		return fmt.Errorf("record of %d bytes: %w", size, ErrBadSnapshot)
-	}
-	b := make([]byte, size)
-	if _, err := io.ReadFull(s.r, b); err != nil {
-		return fmt.Errorf("cut short: %w", errors.Join(ErrBadSnapshot, err))
-	}
+	frame, err := s.frames.message(m)
 	s.crc = s.crcAll
-	s.crcAll = crc32.Update(crc32.Update(s.crcAll, crcTable, protowire.AppendVarint(nil, size)), crcTable, b)
-	if err := proto.Unmarshal(b, m); err != nil {
-		return fmt.Errorf("decode: %w", errors.Join(ErrBadSnapshot, err))
-	}
-	return nil
+	s.crcAll = crc32.Update(s.crcAll, crcTable, frame)
+	return err
 }

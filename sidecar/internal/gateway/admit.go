@@ -36,7 +36,7 @@ func (g *Gateway) admit(f *flow) *refusal {
 	if no := g.neverFits(f, needs); no != nil {
 		return no
 	}
-	hold, v := g.Lease.Acquire(f.cancel.Done(), lease.Outage(f.who.Outage), needs, f.note())
+	hold, v := g.acquire(f, lease.Outage(f.who.Outage), needs, f.note())
 	if !v.OK {
 		if v.Reason == lease.CallerGone {
 			return f.cancelled()
@@ -52,6 +52,13 @@ func (g *Gateway) admit(f *flow) *refusal {
 	}
 	f.hold = hold
 	return nil
+}
+
+// acquire reserves for a request, which waits for quotad only so long however often it asks.
+func (g *Gateway) acquire(f *flow, outage lease.Outage, needs []lease.Need, note []byte) (lease.Hold, lease.Verdict) {
+	hold, v := g.Lease.Acquire(f.cancel.Done(), f.waited, outage, needs, note)
+	f.waited += v.Waited
+	return hold, v
 }
 
 // neverFits refuses what is larger than a whole limit. It must not count as demand: quotad would lease the whole limit

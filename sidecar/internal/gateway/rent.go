@@ -90,7 +90,7 @@ func (g *Gateway) rent(f *flow, d *exchange.Deployment) *refusal {
 			return rentedTooSmall(d, p, needs[i].Amount)
 		}
 	}
-	hold, v := g.Lease.Acquire(f.cancel.Done(), lease.Share, needs, rentedNote)
+	hold, v := g.acquire(f, lease.Share, needs, rentedNote)
 	if v.OK {
 		f.rented = rented{hold, d, t}
 		return nil

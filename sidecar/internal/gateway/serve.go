@@ -78,7 +78,8 @@ type flow struct {
 	user, run drawn
 	reserved  reservation
 	hold      lease.Hold
-	rented    rented // of the attempt that runs
+	rented    rented        // of the attempt that runs
+	waited    time.Duration // for quotad
 
 	cancel relay.Canceller
 	cut    atomic.Bool // cancelled because the sidecar stops

@@ -3795,7 +3795,7 @@ type BackupHeader struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// 1.
 	Format uint32 `protobuf:"varint,1,opt,name=format,proto3" json:"format,omitempty"`
-	// Raft index the state stands at.
+	// What the state stands at, as ids and versions count: the Raft index, and beyond 2^36 more after each restore.
 	Applied uint64 `protobuf:"varint,2,opt,name=applied,proto3" json:"applied,omitempty"`
 	// Cluster it is of.
 	ClusterId string `protobuf:"bytes,3,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
