@@ -233,6 +233,19 @@ func (p *process) newRequest(team int) *request {
 	return r
 }
 
+// large is a request that takes so much of its team's burst of tokens, in thousandths.
+func (p *process) large(team int, permille int64) *request {
+	r := p.newRequest(team)
+	r.since = p.s.w.now
+	for i, n := range r.needs {
+		if p.s.w.witness.byID[n.Resource].spec.Kind == ledger.TotalTokens {
+			r.needs[i].Amount = p.s.w.plan.teams[team].burst * permille / 1000
+			r.uses[i].Amount = r.needs[i].Amount
+		}
+	}
+	return r
+}
+
 // exposedPart is the gateway's exposureShare: a request reserves less than it may cost only while what could come on top
 // is at most so small a part of what is free in each hard budget.
 const exposedPart = 400

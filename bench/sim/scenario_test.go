@@ -384,13 +384,7 @@ func TestAnswerThatComesAfterItsCallerHasGone(t *testing.T) {
 	p.duration = 200 * time.Second
 	p.script = func(w *world) {
 		draw := func(s *sidecar, permille int64) {
-			r := s.p.newRequest(0)
-			for i, n := range r.needs {
-				if w.witness.byID[n.Resource].spec.Kind == ledger.TotalTokens {
-					r.needs[i].Amount = w.plan.teams[0].burst * permille / 1000
-					r.uses[i].Amount = r.needs[i].Amount
-				}
-			}
+			r := s.p.large(0, permille)
 			r.ended = func() { granted++ }
 			s.p.submit(r)
 		}
