@@ -87,6 +87,8 @@ func (w *world) inject(f fault) bool {
 			return false
 		}
 		w.provider.outside = w.rng.Int64N(2 * w.plan.pool)
+	case lateAnswer:
+		return w.answerLate(s)
 	default:
 		return w.reconfigure(f)
 	}
@@ -120,6 +122,31 @@ func (w *world) cut(s *sidecar, f fault, ways ...direction) bool {
 		lasts = w.between(30*time.Second, 140*time.Second)
 	}
 	w.after(lasts, func() { s.link.mend(w.now) })
+	return true
+}
+
+// answerLate has a sidecar ask for most of a bucket and hear of it when its caller has gone. Meanwhile another draws what
+// has refilled; then the first asks for most of what came back.
+func (w *world) answerLate(s *sidecar) bool {
+	other, team := w.sidecars[w.rng.IntN(len(w.sidecars))], w.rng.IntN(len(w.plan.teams))
+	if s == other || s.p == nil || !s.link.whole() {
+		return false
+	}
+	w.tally.faults[lateAnswer]++
+	draw := func(s *sidecar, permille int64) {
+		if p := s.p; p != nil && p.config != nil {
+			p.run(func() {
+				if r := p.large(team, permille); len(r.needs) > 0 {
+					p.submit(r)
+				}
+			})
+		}
+	}
+	s.link.cut[down] = true
+	draw(s, 900)
+	w.after(6500*time.Millisecond, func() { draw(other, 900) })
+	w.after(7*time.Second, func() { s.link.mend(w.now) })
+	w.after(8200*time.Millisecond, func() { draw(s, 700) })
 	return true
 }
 

@@ -103,13 +103,11 @@ func (f figure) bound() string {
 	return "at most " + f.say(figures[f].most)
 }
 
-// smallOverruns is the part of a cap that overruns in flight may take for the overshoot to be promised: policy keeps
-// them below it, with a cap on what runs at once or by reserving more.
-const smallOverruns = 100
-
-// measureBudget compares what was truly spent of a hard budget with its cap. A cap that was changed has no one number.
+// measureBudget compares what was truly spent of a hard budget with its cap, where callers reserve as the gateway does:
+// it is by that rule that little is in flight when a budget ends. (Whoever reserves too little passes a budget by all that
+// is in flight, which judgeSpend allows and no more.) A cap that was changed has no one number.
 func (w *world) measureBudget(res *truth, m *month) {
-	if !res.spec.Hard || m.capChanged || m.cap <= 0 || m.unbookedMost > m.cap/smallOverruns {
+	if !res.spec.Hard || !w.plan.careful || m.capChanged || m.cap <= 0 {
 		return
 	}
 	w.measure(budgetOvershoot, max(0, m.spent-m.cap)*10_000/m.cap, "%s/%s in %d: spent %d of %d",

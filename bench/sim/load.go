@@ -227,7 +227,50 @@ func (p *process) newRequest(team int) *request {
 		add("deployment", "d", ledger.Requests, 1, 1)
 		add("deployment", "d", ledger.TotalTokens, tokens, used)
 	}
+	if w.plan.careful && p.exposed(r, money/2) {
+		p.reserveAll(r, money+money/2)
+	}
 	return r
+}
+
+// large is a request that takes so much of its team's burst of tokens, in thousandths.
+func (p *process) large(team int, permille int64) *request {
+	r := p.newRequest(team)
+	r.since = p.s.w.now
+	for i, n := range r.needs {
+		if p.s.w.witness.byID[n.Resource].spec.Kind == ledger.TotalTokens {
+			r.needs[i].Amount = p.s.w.plan.teams[team].burst * permille / 1000
+			r.uses[i].Amount = r.needs[i].Amount
+		}
+	}
+	return r
+}
+
+// exposedPart is the gateway's exposureShare: a request reserves less than it may cost only while what could come on top
+// is at most so small a part of what is free in each hard budget.
+const exposedPart = 400
+
+// exposed is the gateway's rule for that.
+func (p *process) exposed(r *request, overrun int64) bool {
+	for _, n := range r.needs {
+		if spec := &p.s.w.witness.byID[n.Resource].spec; spec.Kind != ledger.Money || !spec.Hard {
+			continue
+		}
+		if left, _, _, _, ok := p.m.Remaining(n.Resource, n.Name); !ok || overrun > left/exposedPart {
+			return true
+		}
+	}
+	return false
+}
+
+// reserveAll makes a request reserve the most it may cost.
+func (p *process) reserveAll(r *request, most int64) {
+	r.over = 0
+	for i, n := range r.needs {
+		if p.s.w.witness.byID[n.Resource].spec.Kind == ledger.Money {
+			r.needs[i].Amount = most
+		}
+	}
 }
 
 // userName is whom a request is for. One user wants more than it may have; some users have no room of their own at the

@@ -29,6 +29,7 @@ type plan struct {
 	lateMille       int
 	goneMille       int              // callers that wait
 	overrunMille    int              // requests
+	careful         bool             // nobody reserves too little where that would weigh in a hard budget
 	lasts           [2]time.Duration // how long requests run, from and to
 	faultMean       time.Duration
 	mix             []fault      // of injected faults; none: none
@@ -161,6 +162,7 @@ func drawPlan(seed uint64) plan {
 		}
 	}
 	p.mix = append(p.mix, cutBoth, killKept, leaderChange)
+	p.careful = rng.IntN(2) == 0
 	return p
 }
 

@@ -45,6 +45,7 @@ const (
 	debit
 	teamRecreated
 	outsider
+	lateAnswer
 	numFaults
 )
 
@@ -59,6 +60,7 @@ var faultNames = [numFaults]string{
 	leaderLoaded: "new leader loaded from records", outage: "quotad away", clockStep: "leader's clock steps",
 	monthTurn: "month turns", limitChange: "limit changed", capChange: "cap changed", credit: "credit", debit: "debit",
 	teamRecreated: "team deleted and created again", outsider: "others use the provider's limit",
+	lateAnswer: "answer comes when its caller has gone",
 }
 
 // check is a kind of invariant or promise.

@@ -186,6 +186,7 @@ func (w *world) saturate() {
 	if w.broken != nil {
 		return
 	}
+	w.judgeBudgets()
 	w.note("", "saturate")
 	w.quotad.enrich()
 	w.playFor(5 * time.Second)
@@ -198,7 +199,7 @@ func (w *world) saturate() {
 	for i := range w.plan.teams {
 		w.plan.teams[i].wished, w.plan.teams[i].got = 0, 0
 	}
-	parts := 60
+	parts := 120 // requests of the limit for each: tokens may allow a few less, and judgeParts needs a hundred
 	if w.plan.pool > 0 {
 		parts = 300
 	}

@@ -61,14 +61,16 @@ func (r *resource) room() int64 {
 // askedRoom is the part of the capacity that is kept for what asks were granted and may come back.
 func (r *resource) askedRoom() int64 { return min(r.pools[0].asked, 2*bucketMax) * perUnit }
 
-// confirm says that units of what asks were granted run. What was withheld for them is there now; what was withheld for
-// others that are not asked any more is lost, since they came back instead.
-func (r *resource) confirm(units int64) {
+// confirm says that a renew has told what became of asks: unused units were granted to them and never used. What is
+// withheld is by how much the level is too low if all that is in doubt runs. So it is less by what was unused; and what
+// is more than the room of asks still in doubt is there now.
+func (r *resource) confirm(unused int64) {
 	b := r.bucket()
+	b.withheld -= min(b.withheld, min(unused, 2*bucketMax)*perUnit)
 	freed := max(0, b.withheld-b.askedRoom())
 	b.withheld -= freed
 	if room := b.room(); b.level < room {
-		b.level += min(freed, min(units, 2*bucketMax)*perUnit, room-b.level)
+		b.level += min(freed, room-b.level)
 	}
 }
 

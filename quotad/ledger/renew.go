@@ -20,6 +20,7 @@ func (l *Ledger) Renew(r Renew) RenewReply {
 		return RenewReply{Seq: r.Seq, Epoch: l.restored.Epoch, Fenced: true}
 	}
 	l.touchMember(m)
+	late := m.lapsed && l.rules > RulesFirst
 	if m.lapsed {
 		l.revive(m)
 	}
@@ -33,7 +34,7 @@ func (l *Ledger) Renew(r Renew) RenewReply {
 			m.epoch = r.Epoch // it has heard of the restore, and told all it has
 		}
 	}
-	l.applyCounters(m, r.Counters)
+	l.applyCounters(m, r.Counters, late)
 	l.ackShares(m, r.ShareVersion)
 	if r.Leaving && !m.left {
 		l.leave(m)
@@ -127,8 +128,9 @@ func (l *Ledger) plausible(m *member, r *Renew) bool {
 	return true
 }
 
-// applyCounters books a message's counters. Those it does not list want nothing any more.
-func (l *Ledger) applyCounters(m *member, rcs []Counter) {
+// applyCounters books a message's counters. Those it does not list want nothing any more. late says that its sender had
+// lapsed.
+func (l *Ledger) applyCounters(m *member, rcs []Counter, late bool) {
 	l.mark++
 	for i := range rcs {
 		rc := &rcs[i]
@@ -146,7 +148,7 @@ func (l *Ledger) applyCounters(m *member, rcs []Counter) {
 			continue
 		}
 		c.listed = l.mark
-		l.apply(c, rc)
+		l.apply(c, rc, late)
 	}
 	for _, c := range m.counters {
 		if c.listed != l.mark && (c.demand > 0 || c.asked > 0) { // grantDemand does not look at it either
@@ -166,10 +168,13 @@ func (p *pool) countable() bool { return p.res.of == nil && !p.res.template() }
 // What running requests hold they may use to the end, so an overrun of others is paid out of what is free, not out of
 // what is held: it would come to light only when they settle, and be granted to somebody until then. Held is a gauge,
 // which nobody fences for: of an absurd one no more is booked than an overrun may be.
-func (l *Ledger) apply(c *counter, rc *Counter) {
+//
+// What comes back to a bucket after a lapse is lost: the bucket has filled again beside it.
+func (l *Ledger) apply(c *counter, rc *Counter, late bool) {
 	most := l.debtMax(c.m, c.p, c)
 	l.lift(c)
-	spent, returned, asked := rc.Spent-c.spent, rc.Returned-c.returned, c.asked
+	spent, returned := rc.Spent-c.spent, rc.Returned-c.returned
+	unused := min(returned, c.asked) // of what asks were granted; it may be less
 	c.spent, c.returned, c.held, c.demand, c.asked = rc.Spent, rc.Returned, rc.Held, rc.Demand, 0
 	over := max(0, -c.out())
 	uncovered := c.held - max(0, c.out())
@@ -183,8 +188,10 @@ func (l *Ledger) apply(c *counter, rc *Counter) {
 		l.use(p.res)
 	}
 	if !p.res.budget() {
-		p.res.confirm(max(0, asked-returned)) // what did not run has come back
-		p.res.giveBack(returned)
+		p.res.confirm(unused)
+		if !late {
+			p.res.giveBack(returned)
+		}
 		p.res.charge(over)
 		if rc.ProviderLeft != nil && p.res.claimant() {
 			l.correct(p.res.of, *rc.ProviderLeft)
