@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-gateway/sluice/quotad/ledger"
 	"github.com/sluice-gateway/sluice/sidecar/lease"
 )
 
@@ -66,6 +67,44 @@ func TestEvictedRunThenItsLateRenew(t *testing.T) {
 			}
 		}
 		late = 0
+	})
+}
+
+// TestRunThatEndsInOverruns: two requests reserve nearly all that a run has, and cost more. What the first cost beyond is
+// booked when the second has taken the rest; so both stand above the cap, though the second is admitted after the booking.
+func TestRunThatEndsInOverruns(t *testing.T) {
+	p := calm(2, 1)
+	p.addRuns("team-0", 1_000_000, 400, runsKept)
+	p.script = func(w *world) {
+		draw := func(s *sidecar, need, use int64) {
+			id := s.p.config.byName[name("run", "team-0", ledger.Money)].Id
+			s.p.submit(&request{
+				p: s.p, books: s.p.books, since: w.now, over: use - need, lasts: time.Second,
+				needs: []lease.Need{{Resource: id, Amount: need, Name: "r"}}, uses: []lease.Need{{Resource: id, Amount: use}},
+			})
+		}
+		early, late := w.sidecars[0], w.sidecars[1]
+		w.after(10*time.Second, func() { draw(early, 500_000, 600_000) })
+		w.after(10500*time.Millisecond, func() {
+			late.link.cut[down] = true
+			draw(late, 480_000, 580_000) // granted, and it hears of it once the other is booked
+		})
+		w.after(11500*time.Millisecond, func() {
+			early.p.m.Wake() // it renews
+			early.p.poll()
+		})
+		w.after(11700*time.Millisecond, func() { late.link.mend(w.now) })
+	}
+	runPlan(t, p, func(w *world) {
+		for _, res := range w.witness.resources {
+			if res.spec.Scope != "run" || res.spec.Kind != ledger.Money {
+				continue
+			}
+			m := w.witness.need(res.id, "r").month(0)
+			if m.spent != 1_180_000 || m.unbookedMost != 180_000 {
+				t.Errorf("spent %d of %d, overruns in flight at most %d", m.spent, m.cap, m.unbookedMost)
+			}
+		}
 	})
 }
 

@@ -14,6 +14,8 @@ var kept = []uint64{
 	45,  // half of an equal part, by chance: too short a time was judged
 	567, // estimates that are always too low, of a budget that ends
 	619, // an ask that came back, while another had what had refilled beside it
+	465, // a process that was cut off after its first renew, on shares of the one before it
+	699, // three requests that were all that a run had, and cost more
 }
 
 func TestSeeds(t *testing.T) {

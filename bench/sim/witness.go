@@ -331,14 +331,9 @@ func (t *witness) forgetWaits() {
 // is spent all the same, as if nobody had heard of it.
 func (t *witness) bookMonth(d debt) {
 	m, beyond := d.month, int64(0)
-	if r, ok := t.w.quotad.l.Resource(d.truth.id); ok {
-		for _, p := range r.Periods {
-			if p.Period == m.period {
-				beyond = max(0, -p.Free-m.uncovered)
-			}
-		}
+	if p, ok := t.w.quotad.month(d.truth.id, d.truth.name, m.period); ok {
+		beyond = min(max(0, -p.Free-m.uncovered), d.amount)
 	}
-	beyond = min(beyond, d.amount)
 	m.uncovered += beyond
 	m.unbooked -= d.amount - beyond
 }

@@ -40,8 +40,8 @@ func (l *Ledger) FileFinal(f FileFinal) (done bool) {
 		l.fence(m, false)
 		return true
 	}
-	l.inherit(m, f.Successor)
-	l.fence(m, true)
+	over := l.inherit(m, f.Successor) || l.rules == RulesFirst
+	l.fence(m, over)
 	for _, c := range m.counters {
 		if rest := c.out(); rest > 0 { // money only: the buckets were forfeited
 			l.lift(c)

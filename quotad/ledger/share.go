@@ -105,42 +105,50 @@ func (l *Ledger) setShares(m *member) {
 
 // inherit gives the shares of old, which is lapsed and dead, to its successor. No share gets longer by that: a
 // successor the ledger has not met lasts until old's standby unless it renews.
-func (l *Ledger) inherit(old *member, successor uint64) {
+//
+// The successor has used them since it began, until a reply tells it better; so one that was not heard of for long takes
+// them too, and they count at it as at any silent process. False: some it cannot take, and they are in use all the same.
+func (l *Ledger) inherit(old *member, successor uint64) (all bool) {
 	has := false
 	for _, c := range old.counters {
 		has = has || worstShare(c.shares) > 0
 	}
 	if !has || successor == 0 {
-		return
+		return true
 	}
 	m, ok := l.members[successor]
 	if !ok {
 		if m = l.join(successor, old.identity); m == nil {
-			return
+			return false
 		}
 		m.standbyAt = old.standbyAt
 		l.reschedule(m)
 	}
-	if !m.live() || m.identity != old.identity {
-		return
+	if m.left || m.ended || m.identity != old.identity || l.rules == RulesFirst && !m.live() {
+		return true
 	}
 	m.shareVersion++
 	l.touchMember(m)
+	all = true
 	for _, c := range old.counters {
 		worst := worstShare(c.shares)
 		if worst == 0 {
 			continue
 		}
+		heir := l.ensure(m, c.p)
+		if heir == nil || len(heir.shares) >= sharesMax {
+			all = false
+			continue
+		}
 		l.lift(c)
 		c.shares = nil
 		l.put(c)
-		heir := l.ensure(m, c.p)
-		if heir == nil || len(heir.shares) >= sharesMax {
-			continue
-		}
 		room := c.p.res.spec.Limit - (c.p.shares - worstShare(heir.shares))
 		if share := min(worst, room); share > heir.share() {
-			l.pushShare(heir, m.shareVersion, share)
+			l.lift(heir)
+			heir.shares = append(heir.shares, ShareState{m.shareVersion, share})
+			l.put(heir)
 		}
 	}
+	return all
 }
