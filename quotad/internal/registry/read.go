@@ -25,8 +25,10 @@ const (
 // dataClasses are the classes of data, lowest first.
 func dataClasses() []string { return []string{"public", "internal", "confidential", "restricted"} }
 
-func supportedProviders() []string { return []string{"openai", "anthropic", "compatible"} }
-func laterProviders() []string     { return []string{"azure", "bedrock", "gemini", "vertex"} }
+func supportedProviders() []string {
+	return []string{"openai", "anthropic", "azure", "bedrock", "gemini", "vertex", "compatible"}
+}
+func laterProviders() []string { return []string{"azure", "bedrock", "gemini", "vertex"} }
 
 // read reads the spec of one kind. What is wrong becomes faults; what is right is in the value all the same, so that
 // other objects can be checked against it.
@@ -226,6 +228,9 @@ func (m *mapping) readDeployment() *Deployment {
 	m.with(m.need("provider"), "provider", parseProvider(&d.Provider))
 	m.with(m.need("base_url"), "base_url", parseURL(&d.BaseURL, false))
 	m.with(m.need("model"), "model", parseText(&d.Model))
+	m.id("vendor", &d.Vendor)
+	m.id("project", &d.Project)
+	m.id("api_version", &d.APIVersion)
 	m.id("credential", &d.Credential)
 	m.id("region", &d.Region)
 	m.id("account", &d.Account)

@@ -125,6 +125,9 @@ type Timeouts struct {
 type Deployment struct {
 	ID            string   `json:"-"`
 	Provider      string   `json:"provider"`
+	Vendor        string   `json:"vendor,omitempty"`      // compatible: whose server it is
+	Project       string   `json:"project,omitempty"`     // vertex
+	APIVersion    string   `json:"api_version,omitempty"` // azure, anthropic
 	BaseURL       string   `json:"base_url"`
 	Model         string   `json:"model"`
 	Credential    string   `json:"credential,omitempty"`

@@ -134,6 +134,7 @@ func compileRoutes(s *quotav1.Snapshot, r *registry.Registry, used func(alias st
 		}
 		s.Deployments = append(s.Deployments, &quotav1.Deployment{
 			Id: d.ID, Provider: d.Provider, BaseUrl: d.BaseURL, Model: d.Model, Credential: d.Credential,
+			Vendor: d.Vendor, Project: d.Project, ApiVersion: d.APIVersion,
 			Region: d.Region, Account: d.Account, ContextTokens: d.ContextTokens, Capabilities: d.Capabilities,
 			DataClasses: d.DataClasses, Price: d.Price, UnpricedAllow: d.Unpriced == "allow",
 		})

@@ -6,6 +6,7 @@ import "github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 
 // Call is one upstream HTTP request.
 type Call struct {
+	Method string  // "" for POST
 	Path   string  // appended to the deployment's base URL, begins with "/"
 	Header []Field // without Host, Content-Length and hop-by-hop fields
 	Body   []byte
@@ -45,6 +46,13 @@ type Adapter interface {
 
 	// Failure classifies a non-2xx answer.
 	Failure(status int, h Header, body []byte) *exchange.Failure
+}
+
+// Speaker is an Adapter whose provider speaks other dialects than chat itself.
+type Speaker interface {
+	// Speak returns the adapter that serves callers of a dialect at a deployment byte for byte, the model's name aside:
+	// it reads r.Native. nil when the deployment does not speak it.
+	Speak(dialect exchange.Dialect, d *exchange.Deployment) Adapter
 }
 
 // Face is an adapter towards callers of another dialect, before one towards OpenAI-dialect callers.

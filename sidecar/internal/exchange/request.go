@@ -9,19 +9,35 @@ type Operation uint8
 
 // The operations.
 const (
-	Chat Operation = iota + 1 // POST /v1/chat/completions
-	Embeddings
+	Chat        Operation = iota + 1 // POST /v1/chat/completions, and what is translated to it
+	Embeddings                       // POST /v1/embeddings
+	CountTokens                      // POST /v1/messages/count_tokens
+)
+
+// Dialect is the API the caller speaks.
+type Dialect uint8
+
+// The dialects.
+const (
+	ChatDialect      Dialect = iota // OpenAI's chat completions, and embeddings
+	MessagesDialect                 // Anthropic's Messages API
+	ResponsesDialect                // OpenAI's Responses API
 )
 
 // Request is the caller's request as far as the sidecar reads it. Body is never changed.
 type Request struct {
 	ID        string // x-request-id
 	Operation Operation
+	Dialect   Dialect
 	// CreatedUnix is when the request arrived, in seconds: adapters have no clock, and some answers need a time.
 	CreatedUnix int64
-	Body        []byte // the caller's JSON, valid until the attempt has been sent
-	Model       string // the alias, as sent
-	Stream      bool
+	Body        []byte // the caller's JSON, as a chat request when its dialect is another; valid until the attempt has been sent
+	// Native is the caller's own JSON when its dialect is not chat: for deployments that speak it themselves.
+	Native []byte
+	// NativeOnly is set when Native could not be turned into a chat request: no other deployment can serve it.
+	NativeOnly *Failure
+	Model      string // the alias, as sent
+	Stream     bool
 	// IncludeUsage is stream_options.include_usage: the caller wants the usage chunk.
 	IncludeUsage bool
 	MaxOutput    int64 // the caller's cap on output tokens, 0 when none was sent
@@ -44,7 +60,10 @@ type Request struct {
 // Deployment is one place a model runs.
 type Deployment struct {
 	ID            string
-	Provider      string // openai, anthropic, compatible
+	Provider      string // openai, anthropic, azure, bedrock, gemini, vertex, compatible
+	Vendor        string // compatible: whose server it is, empty for any
+	Project       string // vertex
+	APIVersion    string // azure, anthropic: empty for the newest that is known
 	BaseURL       string // up to and without /chat/completions or /messages
 	Model         string // the provider's name
 	Credential    string // name, empty for none
@@ -81,5 +100,7 @@ const (
 // Usage is what an attempt used.
 type Usage struct {
 	Tokens
-	Source UsageSource
+	Source      UsageSource
+	ServiceTier string // as the provider answered, empty when it named none
+	Raw         string // the provider's usage as it stood, JSON; empty when there was none or it was longer than 4 KiB
 }

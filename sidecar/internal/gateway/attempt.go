@@ -134,7 +134,7 @@ func worthRepeating(f *exchange.Failure) bool {
 
 // prepare makes the call to a deployment, or says why there can be none.
 func (g *Gateway) prepare(f *flow, d *exchange.Deployment) (adapter.Call, *exchange.Failure) {
-	ad := g.Adapters[d.Provider]
+	ad, native := g.adapterFor(f, d)
 	secret, known := g.Policy.Secret(d.Credential)
 	fault := ""
 	switch {
@@ -142,6 +142,8 @@ func (g *Gateway) prepare(f *flow, d *exchange.Deployment) (adapter.Call, *excha
 		fault = fmt.Sprintf("provider %q is not known to this version", d.Provider)
 	case d.Credential != "" && !known:
 		fault = fmt.Sprintf("credential %q has not been received", d.Credential)
+	case f.req.NativeOnly != nil && !native:
+		return adapter.Call{}, f.req.NativeOnly
 	default:
 		return ad.Request(&f.req, d, secret)
 	}
@@ -150,15 +152,27 @@ func (g *Gateway) prepare(f *flow, d *exchange.Deployment) (adapter.Call, *excha
 	return adapter.Call{}, &exchange.Failure{Kind: exchange.FailCredential, Message: fault}
 }
 
+// adapterFor is what a deployment is spoken to with: in the caller's own dialect where the provider speaks it, else by way
+// of chat. nil when the provider is not known.
+func (g *Gateway) adapterFor(f *flow, d *exchange.Deployment) (ad adapter.Adapter, native bool) {
+	ad = g.Adapters[d.Provider]
+	if ad == nil || f.req.Dialect == exchange.ChatDialect {
+		return ad, false
+	}
+	if s, ok := ad.(adapter.Speaker); ok {
+		if own := s.Speak(f.req.Dialect, d); own != nil {
+			return own, true
+		}
+	}
+	return messages.Face{Adapter: ad}, false
+}
+
 // try is one attempt at one deployment. It returns nil once the answer is on its way to the caller.
 func (g *Gateway) try(f *flow, d *exchange.Deployment, call adapter.Call) *exchange.Failure {
 	start, number := time.Now(), len(f.tried)+1
 	f.target = d
 	up := relay.Upstream{BaseURL: d.BaseURL, Timeouts: f.alias.Timeouts, Lefts: len(d.Pools) > 0}
-	ad := g.Adapters[d.Provider]
-	if f.speaks == anthropicDialect {
-		ad = messages.Face{Adapter: ad}
-	}
+	ad, _ := g.adapterFor(f, d)
 	ans, failure := g.Relay.Open(&f.cancel, up, call, f.req.Stream, ad, &f.req,
 		func(dst []byte, u exchange.Usage, delivered adapter.Delivered) ([]byte, exchange.Usage) {
 			u = g.known(f, u, delivered)

@@ -61,7 +61,7 @@ func (g *Gateway) read(f *flow) *refusal {
 		if bad != nil {
 			return badBody(bad.Param, bad.Message)
 		}
-		f.req.Body = body
+		f.req.Dialect, f.req.Native, f.req.Body = exchange.MessagesDialect, f.req.Body, body
 	}
 	if bad := peek(&f.req); bad != nil {
 		return badBody(bad.param, bad.message)

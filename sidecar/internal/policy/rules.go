@@ -53,6 +53,7 @@ func Compile(s *quotav1.Snapshot) (*Rules, error) {
 	for _, p := range s.GetDeployments() {
 		d := &exchange.Deployment{
 			ID: p.GetId(), Provider: p.GetProvider(), BaseURL: p.GetBaseUrl(), Model: p.GetModel(),
+			Vendor: p.GetVendor(), Project: p.GetProject(), APIVersion: p.GetApiVersion(),
 			Credential: p.GetCredential(), Region: p.GetRegion(), Account: p.GetAccount(),
 			ContextTokens: p.GetContextTokens(), Capabilities: p.GetCapabilities(),
 			DataClasses: p.GetDataClasses(), PriceName: p.GetPrice(), Unpriced: p.GetUnpricedAllow(),

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"io"
 	"strconv"
 	"strings"
@@ -80,7 +81,7 @@ func (a *attempt) write(call *adapter.Call) error {
 }
 
 func (a *attempt) appendHead(p []byte, call *adapter.Call) []byte {
-	p = append(p, "POST "...)
+	p = append(append(p, cmp.Or(call.Method, "POST")...), ' ')
 	p = append(p, a.target.path...)
 	p = append(p, call.Path...)
 	p = append(p, " HTTP/1.1\r\n"...)

@@ -2935,7 +2935,7 @@ type Deployment struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its id.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// openai, anthropic, compatible (azure, bedrock, gemini, vertex later).
+	// openai, anthropic, azure, bedrock, gemini, vertex, compatible.
 	Provider string `protobuf:"bytes,2,opt,name=provider,proto3" json:"provider,omitempty"`
 	// URL up to and without /chat/completions or /messages.
 	BaseUrl string `protobuf:"bytes,3,opt,name=base_url,json=baseUrl,proto3" json:"base_url,omitempty"`
@@ -2958,7 +2958,13 @@ type Deployment struct {
 	// No price: serve and count at 0, and say so.
 	UnpricedAllow bool `protobuf:"varint,12,opt,name=unpriced_allow,json=unpricedAllow,proto3" json:"unpriced_allow,omitempty"`
 	// Resources an attempt on it draws on: the provider's rented limits, at 90%.
-	Pools         []uint64 `protobuf:"varint,13,rep,packed,name=pools,proto3" json:"pools,omitempty"`
+	Pools []uint64 `protobuf:"varint,13,rep,packed,name=pools,proto3" json:"pools,omitempty"`
+	// compatible: whose server it is, for its quirks; empty for any.
+	Vendor string `protobuf:"bytes,14,opt,name=vendor,proto3" json:"vendor,omitempty"`
+	// vertex: the project.
+	Project string `protobuf:"bytes,15,opt,name=project,proto3" json:"project,omitempty"`
+	// azure, anthropic: the version of the provider's API; empty for the newest that is known.
+	ApiVersion    string `protobuf:"bytes,16,opt,name=api_version,json=apiVersion,proto3" json:"api_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3082,6 +3088,27 @@ func (x *Deployment) GetPools() []uint64 {
 		return x.Pools
 	}
 	return nil
+}
+
+func (x *Deployment) GetVendor() string {
+	if x != nil {
+		return x.Vendor
+	}
+	return ""
+}
+
+func (x *Deployment) GetProject() string {
+	if x != nil {
+		return x.Project
+	}
+	return ""
+}
+
+func (x *Deployment) GetApiVersion() string {
+	if x != nil {
+		return x.ApiVersion
+	}
+	return ""
 }
 
 // PriceVersion is a price list; never edited once in force.
@@ -3565,7 +3592,7 @@ const file_quota_v1_quota_proto_rawDesc = "" +
 	"connect_ms\x18\x01 \x01(\x03R\tconnectMs\x12$\n" +
 	"\x0efirst_token_ms\x18\x02 \x01(\x03R\ffirstTokenMs\x12\x17\n" +
 	"\aidle_ms\x18\x03 \x01(\x03R\x06idleMs\x12\x19\n" +
-	"\btotal_ms\x18\x04 \x01(\x03R\atotalMs\"\xfc\x02\n" +
+	"\btotal_ms\x18\x04 \x01(\x03R\atotalMs\"\xcf\x03\n" +
 	"\n" +
 	"Deployment\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
@@ -3583,7 +3610,11 @@ const file_quota_v1_quota_proto_rawDesc = "" +
 	" \x03(\tR\vdataClasses\x12\x14\n" +
 	"\x05price\x18\v \x01(\tR\x05price\x12%\n" +
 	"\x0eunpriced_allow\x18\f \x01(\bR\runpricedAllow\x12\x14\n" +
-	"\x05pools\x18\r \x03(\x04R\x05pools\"k\n" +
+	"\x05pools\x18\r \x03(\x04R\x05pools\x12\x16\n" +
+	"\x06vendor\x18\x0e \x01(\tR\x06vendor\x12\x18\n" +
+	"\aproject\x18\x0f \x01(\tR\aproject\x12\x1f\n" +
+	"\vapi_version\x18\x10 \x01(\tR\n" +
+	"apiVersion\"k\n" +
 	"\fPriceVersion\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\"\n" +
 	"\rvalid_from_ms\x18\x02 \x01(\x03R\vvalidFromMs\x12'\n" +
