@@ -151,7 +151,7 @@ func decode(in string) (out []string, ok bool) {
 			}
 			list = append(list, v)
 		}
-		if strings.TrimSpace(in[d.InputOffset():]) != "" {
+		if strings.Trim(in[d.InputOffset():], " \t\r\n") != "" {
 			return nil, false
 		}
 	}
