@@ -257,7 +257,7 @@ func upstreamFailed(fl *flow, f *exchange.Failure) *refusal {
 func asSent(r *exchange.Request, param string) string {
 	const old, now = "max_tokens", "max_completion_tokens"
 	other := map[string]string{old: now, now: old}[param]
-	if other == "" || gjson.GetBytes(r.Body, param).Exists() || !gjson.GetBytes(r.Body, other).Exists() {
+	if r.Dialect != exchange.ChatDialect || other == "" || gjson.GetBytes(r.Body, param).Exists() || !gjson.GetBytes(r.Body, other).Exists() {
 		return param
 	}
 	return other

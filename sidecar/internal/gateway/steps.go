@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -56,18 +57,46 @@ func (g *Gateway) read(f *flow) *refusal {
 	if enc := h.ContentEncoding(); len(enc) > 0 && string(enc) != "identity" {
 		return badRequest("Content-Encoding", "the body must not be compressed")
 	}
-	if f.speaks == anthropicDialect { // from here on it is a chat request like any other
-		body, bad := messages.Chat(f.req.Body)
-		if bad != nil {
-			return badBody(bad.Param, bad.Message)
-		}
-		f.req.Dialect, f.req.Native, f.req.Body = exchange.MessagesDialect, f.req.Body, body
+	if f.speaks == anthropicDialect {
+		f.readMessages()
 	}
 	if bad := peek(&f.req); bad != nil {
 		return badBody(bad.param, bad.message)
 	}
+	if no := f.translate(); no != nil {
+		return no
+	}
 	f.req.Feature = clip(f.req.Feature)
 	f.input = estimate.Input{Bytes: f.req.InputBytes, Messages: f.req.Messages, Extra: f.req.InputExtra}
+	return nil
+}
+
+// readMessages takes the request as one of the Messages API, and from its head what goes on to those who speak it.
+func (f *flow) readMessages() {
+	h := &f.c.Request.Header
+	f.req.Dialect, f.req.Native, f.req.Body = exchange.MessagesDialect, f.req.Body, nil
+	f.req.APIVersion = string(h.Peek("anthropic-version"))
+	f.req.Betas = string(bytes.Join(h.PeekAll("anthropic-beta"), []byte(",")))
+	if query := string(f.c.URI().QueryString()); query == "beta=true" {
+		f.req.Query = query
+	}
+}
+
+// translate makes the chat request of one in another dialect. What chat cannot say is left to deployments that speak
+// the dialect themselves.
+func (f *flow) translate() *refusal {
+	if f.req.Dialect != exchange.MessagesDialect || f.req.Operation != exchange.Chat {
+		return nil
+	}
+	body, bad := messages.Chat(f.req.Native)
+	switch {
+	case bad == nil:
+		f.req.Body = body
+	case bad.Kind == exchange.FailUnsupported:
+		f.req.NativeOnly = bad
+	default:
+		return badBody(bad.Param, bad.Message)
+	}
 	return nil
 }
 
