@@ -8,6 +8,7 @@ import (
 	usagev1 "github.com/sluice-gateway/sluice/proto/gen/usage/v1"
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/messages"
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/responses"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 	"github.com/sluice-gateway/sluice/sidecar/internal/relay"
 	"go.uber.org/zap"
@@ -142,7 +143,7 @@ func (g *Gateway) prepare(f *flow, d *exchange.Deployment) (adapter.Call, *excha
 		fault = fmt.Sprintf("provider %q is not known to this version", d.Provider)
 	case d.Credential != "" && !known:
 		fault = fmt.Sprintf("credential %q has not been received", d.Credential)
-	case f.req.NativeOnly != nil && !native:
+	case !native && !f.translated():
 		return adapter.Call{}, f.req.NativeOnly
 	default:
 		return ad.Request(&f.req, d, secret)
@@ -150,6 +151,15 @@ func (g *Gateway) prepare(f *flow, d *exchange.Deployment) (adapter.Call, *excha
 	g.Metrics.UpstreamFailures.WithLabelValues(d.ID, kindName(exchange.FailCredential)).Inc()
 	g.Log.Error("deployment is misconfigured", zap.String("deployment", d.ID), zap.String("fault", fault))
 	return adapter.Call{}, &exchange.Failure{Kind: exchange.FailCredential, Message: fault}
+}
+
+// translated makes the chat request of one in the Responses dialect, once: most go to deployments that need none. false
+// when chat cannot say it.
+func (f *flow) translated() bool {
+	if f.req.Dialect == exchange.ResponsesDialect && f.req.Body == nil && f.req.NativeOnly == nil {
+		f.req.Body, f.req.NativeOnly = responses.Chat(f.req.Native, f.req.AllowDropped)
+	}
+	return f.req.NativeOnly == nil
 }
 
 // adapterFor is what a deployment is spoken to with: in the caller's own dialect where the provider speaks it, else by way
@@ -163,6 +173,9 @@ func (g *Gateway) adapterFor(f *flow, d *exchange.Deployment) (ad adapter.Adapte
 		if own := s.Speak(f.req.Dialect, d); own != nil {
 			return own, true
 		}
+	}
+	if f.req.Dialect == exchange.ResponsesDialect {
+		return responses.Face{Adapter: ad}, false
 	}
 	return messages.Face{Adapter: ad}, false
 }

@@ -63,6 +63,9 @@ func (g *Gateway) read(f *flow) *refusal {
 		}
 		f.req.Dialect, f.req.Native, f.req.Body = exchange.MessagesDialect, f.req.Body, body
 	}
+	if f.req.Dialect == exchange.ResponsesDialect {
+		f.req.Native, f.req.Body = f.req.Body, nil // which is made when a deployment needs it
+	}
 	if bad := peek(&f.req); bad != nil {
 		return badBody(bad.param, bad.message)
 	}
@@ -168,7 +171,9 @@ func (g *Gateway) candidates(f *flow) *refusal {
 	if f.targets, out = route.Candidates(q); len(f.targets) > 0 {
 		return nil
 	}
-	return noneFits(f.alias.Name, out)
+	no := noneFits(f.alias.Name, out)
+	no.param = asSent(&f.req, no.param)
+	return no
 }
 
 // noneFits says why no deployment of an alias may serve a request: first what the caller asked of it, then the rules.
