@@ -8,6 +8,7 @@ import (
 	usagev1 "github.com/sluice-gateway/sluice/proto/gen/usage/v1"
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/messages"
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/responses"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 	"github.com/sluice-gateway/sluice/sidecar/internal/relay"
 	"go.uber.org/zap"
@@ -152,16 +153,32 @@ func (g *Gateway) prepare(f *flow, d *exchange.Deployment) (adapter.Call, *excha
 		fault = fmt.Sprintf("provider %q is not known to this version", d.Provider)
 	case d.Credential != "" && !known:
 		fault = fmt.Sprintf("credential %q has not been received", d.Credential)
-	case f.req.NativeOnly != nil && !native:
-		return adapter.Call{}, f.req.NativeOnly
 	case f.req.Operation == exchange.CountTokens && !native:
 		return adapter.Call{}, &exchange.Failure{Kind: exchange.FailUnsupported, Message: "the provider does not count tokens"}
+	case !native && !f.translated():
+		return adapter.Call{}, f.req.NativeOnly
 	default:
 		return ad.Request(&f.req, d, secret)
 	}
 	g.Metrics.UpstreamFailures.WithLabelValues(d.ID, kindName(exchange.FailCredential)).Inc()
 	g.Log.Error("deployment is misconfigured", zap.String("deployment", d.ID), zap.String("fault", fault))
 	return adapter.Call{}, &exchange.Failure{Kind: exchange.FailCredential, Message: fault}
+}
+
+// translated makes the chat request of one in another dialect, once: most go to deployments that need none. false when
+// chat cannot say it.
+func (f *flow) translated() bool {
+	r := &f.req
+	if r.Body != nil || r.NativeOnly != nil {
+		return r.NativeOnly == nil
+	}
+	switch r.Dialect {
+	case exchange.MessagesDialect:
+		r.Body, r.NativeOnly = messages.Chat(r.Native, r.AllowDropped)
+	case exchange.ResponsesDialect:
+		r.Body, r.NativeOnly = responses.Chat(r.Native, r.AllowDropped)
+	}
+	return r.NativeOnly == nil
 }
 
 // adapterFor is what a deployment is spoken to with: in the caller's own dialect where the provider speaks it, else by way
@@ -175,6 +192,9 @@ func (g *Gateway) adapterFor(f *flow, d *exchange.Deployment) (ad adapter.Adapte
 		if own := s.Speak(f.req.Dialect, d); own != nil {
 			return own, true
 		}
+	}
+	if f.req.Dialect == exchange.ResponsesDialect {
+		return responses.Face{Adapter: ad}, false
 	}
 	return messages.Face{Adapter: ad}, false
 }

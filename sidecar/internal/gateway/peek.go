@@ -75,6 +75,7 @@ func peek(r *exchange.Request) *badField {
 		return &badField{"model", "model is required: the name of an alias"}
 	}
 	switch {
+	case r.Dialect == exchange.ResponsesDialect: // a stored prompt needs no input
 	case r.Operation != exchange.Embeddings && !seen["messages"]:
 		return &badField{"messages", "messages is required"}
 	case r.Dialect == exchange.MessagesDialect && r.Operation == exchange.Chat && !seen["max_tokens"]:
@@ -89,6 +90,7 @@ func peek(r *exchange.Request) *badField {
 var decisive = map[string]bool{
 	"model": true, "messages": true, "stream": true, "stream_options": true, "max_tokens": true,
 	"max_completion_tokens": true, "n": true, "tools": true, "functions": true, "input": true,
+	"max_output_tokens": true, "background": true,
 }
 
 // folded is a name as servers see it that do not tell capitals apart, such as those in Go. A long s is an s to them.
@@ -113,6 +115,8 @@ func peekMember(r *exchange.Request, name string, v gjson.Result) *badField {
 		return peekEmbedding(r, name, v)
 	case r.Dialect == exchange.MessagesDialect:
 		return peekClaude(r, name, v)
+	case r.Dialect == exchange.ResponsesDialect:
+		return peekResponses(r, name, v)
 	}
 	return peekChat(r, name, v)
 }

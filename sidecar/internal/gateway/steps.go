@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/messages"
 	"github.com/sluice-gateway/sluice/sidecar/internal/auth"
 	"github.com/sluice-gateway/sluice/sidecar/internal/estimate"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
@@ -60,11 +59,11 @@ func (g *Gateway) read(f *flow) *refusal {
 	if f.speaks == anthropicDialect {
 		f.readMessages()
 	}
+	if f.req.Dialect == exchange.ResponsesDialect {
+		f.req.Native, f.req.Body = f.req.Body, nil // which is made when a deployment needs it
+	}
 	if bad := peek(&f.req); bad != nil {
 		return badBody(bad.param, bad.message)
-	}
-	if no := f.translate(); no != nil {
-		return no
 	}
 	f.req.Feature = clip(f.req.Feature)
 	f.input = estimate.Input{Bytes: f.req.InputBytes, Messages: f.req.Messages, Extra: f.req.InputExtra}
@@ -74,30 +73,12 @@ func (g *Gateway) read(f *flow) *refusal {
 // readMessages takes the request as one of the Messages API, and from its head what goes on to those who speak it.
 func (f *flow) readMessages() {
 	h := &f.c.Request.Header
-	f.req.Dialect, f.req.Native, f.req.Body = exchange.MessagesDialect, f.req.Body, nil
+	f.req.Dialect, f.req.Native, f.req.Body = exchange.MessagesDialect, f.req.Body, nil // which is made when needed
 	f.req.APIVersion = string(h.Peek("anthropic-version"))
 	f.req.Betas = string(bytes.Join(h.PeekAll("anthropic-beta"), []byte(",")))
 	if query := string(f.c.URI().QueryString()); query == "beta=true" {
 		f.req.Query = query
 	}
-}
-
-// translate makes the chat request of one in another dialect. What chat cannot say is left to deployments that speak
-// the dialect themselves.
-func (f *flow) translate() *refusal {
-	if f.req.Dialect != exchange.MessagesDialect || f.req.Operation != exchange.Chat {
-		return nil
-	}
-	body, bad := messages.Chat(f.req.Native)
-	switch {
-	case bad == nil:
-		f.req.Body = body
-	case bad.Kind == exchange.FailUnsupported:
-		f.req.NativeOnly = bad
-	default:
-		return badBody(bad.Param, bad.Message)
-	}
-	return nil
 }
 
 const runIDMax = 128 // bytes
@@ -197,7 +178,9 @@ func (g *Gateway) candidates(f *flow) *refusal {
 	if f.targets, out = route.Candidates(q); len(f.targets) > 0 {
 		return nil
 	}
-	return noneFits(f.alias.Name, out)
+	no := noneFits(f.alias.Name, out)
+	no.param = asSent(&f.req, no.param)
+	return no
 }
 
 // noneFits says why no deployment of an alias may serve a request: first what the caller asked of it, then the rules.

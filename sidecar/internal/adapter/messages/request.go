@@ -6,6 +6,7 @@ package messages
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/tidwall/gjson"
@@ -40,20 +41,24 @@ func (o object) set(name string, v gjson.Result) {
 
 // chat is a chat request in the making.
 type chat struct {
-	out  object
-	list []any // of messages
+	out       object
+	list      []any    // of messages
+	droppable []string // members that may go where chat cannot say them
 }
 
 // Chat turns the body of a Messages request, a valid JSON object with no member twice, into that of a chat request. It
 // fails with FailUnsupported where chat cannot say it, hints for caches and for how a stream is cut aside, and with
-// FailRequest where the body is none of a Messages request.
-func Chat(body []byte) ([]byte, *exchange.Failure) {
+// FailRequest where the body is none of a Messages request. Of the members that chat cannot say, the droppable ones go.
+func Chat(body []byte, droppable []string) ([]byte, *exchange.Failure) {
 	in := gjson.ParseBytes(body)
-	c := chat{out: object{}}
+	c := chat{out: object{}, droppable: droppable}
 	var f *exchange.Failure
 	in.ForEach(func(k, v gjson.Result) bool {
 		if v.Type != gjson.Null {
 			f = c.member(k.Str, v)
+		}
+		if f != nil && f.Kind == exchange.FailUnsupported && slices.Contains(c.droppable, k.Str) {
+			f = nil
 		}
 		return f == nil
 	})
