@@ -22,6 +22,7 @@ type seen struct {
 	vectors [][]float64
 	done    bool // a stream said that it is complete
 	gateway gatewaySays
+	own     bool // the events are the provider's own, faults and all
 }
 
 type choice struct {

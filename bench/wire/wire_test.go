@@ -158,10 +158,11 @@ func (s *stack) replay(t *testing.T, p *provider, sc scene) {
 		t.Fatalf("the provider was not asked: %d %s", got.status, got.body)
 	}
 	judgeRequest(t, sc.f, requests)
+	got.own = sc.f.API == sc.d.name
 	read(t, got)
 	judge(t, sc.f, sc.d, got, asked)
 	if t.Failed() {
-		t.Logf("the caller got: %s", got.body)
+		t.Logf("the caller got: %.2000s", got.body)
 	}
 }
 

@@ -18,6 +18,19 @@ type dialect struct {
 	unfit func(f *fixture) string
 }
 
+// member is the name of a chat request's member in the dialect.
+func (d *dialect) member(name string) string {
+	if d.name == "responses" {
+		switch name {
+		case "max_tokens":
+			return "max_output_tokens"
+		case "messages":
+			return "input"
+		}
+	}
+	return name
+}
+
 func dialects() []*dialect {
 	return []*dialect{
 		{"chat", "/v1/chat/completions", readChat, chatBody, func(f *fixture) string {
