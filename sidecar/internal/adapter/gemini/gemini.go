@@ -24,7 +24,7 @@ type Adapter struct {
 
 var (
 	_ adapter.Adapter = (*Adapter)(nil)
-	_ adapter.Sorter  = (*Adapter)(nil)
+	_ adapter.Chooser  = (*Adapter)(nil)
 )
 
 // New returns the adapter for the Gemini API.
@@ -36,19 +36,16 @@ func NewVertex() *Adapter { return &Adapter{vertex: true} }
 // For returns the adapter for a deployment's model: Vertex AI also has Anthropic's, which keep their own dialect.
 func (a *Adapter) For(d *exchange.Deployment) adapter.Adapter {
 	if a.vertex && isClaude(d.Model) {
-		return newClaude()
+		return claude
 	}
 	return a
 }
 
 // Request builds the provider's request. A field that Gemini has no counterpart for fails with FailUnsupported, a
 // malformed one with FailRequest; Param is its path, such as messages[2].content[0]. Fields that only tune caching or
-// bookkeeping are dropped.
-func (a *Adapter) Request(r *exchange.Request, d *exchange.Deployment, secret []byte) (adapter.Call, *exchange.Failure) {
+// bookkeeping are dropped. The secret is put on the call by the room of credentials.
+func (a *Adapter) Request(r *exchange.Request, d *exchange.Deployment, _ []byte) (adapter.Call, *exchange.Failure) {
 	call := adapter.Call{Header: []adapter.Field{{Name: "content-type", Value: "application/json"}}}
-	if !a.vertex && len(secret) > 0 { // Vertex AI wants a token, which comes from the credential
-		call.Header = append(call.Header, adapter.Field{Name: "x-goog-api-key", Value: string(secret)})
-	}
 	var f *exchange.Failure
 	switch r.Operation {
 	case exchange.Embeddings:
@@ -87,22 +84,25 @@ func (*Adapter) Failure(status int, h adapter.Header, body []byte) *exchange.Fai
 	return classify(status, h, body)
 }
 
-// path is where a deployment's model is asked to do something, which the verb says. A model may be named by its own
-// name, or by its whole one, such as tunedModels/x, publishers/google/models/x or endpoints/123.
+// path is where a deployment's model is asked to do something, which the verb says.
 func (a *Adapter) path(d *exchange.Deployment, verb string) string {
-	model, prefix := d.Model, "/"
-	switch {
-	case !a.vertex:
-		if !strings.Contains(model, "/") {
-			model = "models/" + model
-		}
-	default:
+	prefix := "/"
+	if a.vertex {
 		prefix = location(d)
-		if !strings.HasPrefix(model, "publishers/") && !strings.HasPrefix(model, "endpoints/") {
-			model = "publishers/google/models/" + strings.TrimPrefix(model, "models/")
-		}
 	}
-	return prefix + escaped(model) + verb
+	return prefix + escaped(a.resource(d.Model)) + verb
+}
+
+// resource is a model's whole name. A deployment may have it already, such as tunedModels/x,
+// publishers/google/models/x or endpoints/123.
+func (a *Adapter) resource(model string) string {
+	switch {
+	case !a.vertex && !strings.Contains(model, "/"):
+		return "models/" + model
+	case a.vertex && !strings.HasPrefix(model, "publishers/") && !strings.HasPrefix(model, "endpoints/"):
+		return "publishers/google/models/" + strings.TrimPrefix(model, "models/")
+	}
+	return model
 }
 
 // location is the part of a path on Vertex AI that stands before the model.
