@@ -24,7 +24,7 @@ type Adapter struct {
 
 var (
 	_ adapter.Adapter = (*Adapter)(nil)
-	_ adapter.Chooser  = (*Adapter)(nil)
+	_ adapter.Chooser = (*Adapter)(nil)
 )
 
 // New returns the adapter for the Gemini API.
@@ -77,7 +77,9 @@ func (*Adapter) Response(r *exchange.Request, body []byte, a adapter.Annotate) (
 }
 
 // Stream starts translating a stream of answers.
-func (*Adapter) Stream(r *exchange.Request, a adapter.Annotate) adapter.Stream { return newStream(r, a) }
+func (*Adapter) Stream(r *exchange.Request, a adapter.Annotate) adapter.Stream {
+	return newStream(r, a)
+}
 
 // Failure classifies a non-2xx answer.
 func (*Adapter) Failure(status int, h adapter.Header, body []byte) *exchange.Failure {
