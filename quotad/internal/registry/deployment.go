@@ -21,7 +21,8 @@ func vendors() []string {
 func (m *mapping) readDeployment() *Deployment {
 	d := &Deployment{}
 	m.with(m.need("provider"), "provider", parseProvider(&d.Provider))
-	m.with(m.need("base_url"), "base_url", parseURL(&d.BaseURL, false))
+	base := m.take("base_url")
+	m.with(base, "base_url", parseURL(&d.BaseURL, false))
 	m.with(m.need("model"), "model", parseText(&d.Model))
 	m.choice("vendor", &d.Vendor, "", vendors()...)
 	m.id("project", &d.Project)
@@ -39,7 +40,34 @@ func (m *mapping) readDeployment() *Deployment {
 		m.onlyOf(d)
 		m.apiVersion(d)
 	}
+	if base == nil {
+		m.baseURL(d)
+	}
 	return d
+}
+
+// baseURL fills in where a provider is who has but one place for all, or one in each region.
+func (m *mapping) baseURL(d *Deployment) {
+	switch {
+	case d.Provider == "gemini":
+		d.BaseURL = "https://generativelanguage.googleapis.com/v1beta"
+	case d.Provider != "vertex":
+		m.need("base_url")
+	case d.Region == "": // a fault of its own
+	case !validRegion(d.Region):
+		m.rd.fault(m.from["region"], m.sub("region"), "%s is not a region, like europe-west4, eu or global", clip(d.Region))
+	case d.Region == "global":
+		d.BaseURL = "https://aiplatform.googleapis.com/v1"
+	case d.Region == "eu", d.Region == "us":
+		d.BaseURL = "https://aiplatform." + d.Region + ".rep.googleapis.com/v1"
+	default:
+		d.BaseURL = "https://" + d.Region + "-aiplatform.googleapis.com/v1"
+	}
+}
+
+// validRegion reports whether a region can stand in the name of a host.
+func validRegion(region string) bool {
+	return strings.Trim(region, "abcdefghijklmnopqrstuvwxyz0123456789-") == "" && strings.Trim(region, "-") == region
 }
 
 // onlyOf checks the keys that some providers have: what nobody reads would be a silent mistake, and what is missing
