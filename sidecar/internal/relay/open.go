@@ -164,9 +164,14 @@ const whitespace = " \t\r\n"
 func (a *attempt) openStream(h *fasthttp.ResponseHeader, src source, b *body, ad adapter.Adapter,
 	r *exchange.Request, note adapter.Annotate,
 ) *exchange.Failure {
-	labelled := hasPrefixFold(h.ContentType(), "text/event-stream")
-	s := &Stream{c: a.c, src: src, body: b, start: a.dl.start, ans: a.ans, rd: sse.Reader{Max: a.c.cfg.EventBytesMax}}
-	if !labelled {
+	s := &Stream{c: a.c, src: src, body: b, start: a.dl.start, ans: a.ans}
+	switch kind := h.ContentType(); {
+	case hasPrefixFold(kind, "application/vnd.amazon.eventstream"):
+		s.rd = &awsFraming{}
+	case hasPrefixFold(kind, "text/event-stream"):
+		s.rd = &sse.Reader{Max: a.c.cfg.EventBytesMax}
+	default:
+		s.rd = &sse.Reader{Max: a.c.cfg.EventBytesMax}
 		first, f := skipBlank(src)
 		if f != nil {
 			return f

@@ -52,7 +52,7 @@ type Stream struct {
 	c          *Client
 	src        source
 	body       *body
-	rd         sse.Reader
+	rd         framing
 	st         adapter.Stream
 	ans        *Answer
 	start      time.Time
@@ -86,7 +86,7 @@ func (s *Stream) step(block bool) (turn, *exchange.Failure) {
 	for {
 		ev, ok, err := s.rd.Next()
 		if err != nil {
-			return turnFailed, fail(exchange.FailInvalid, "an event of the provider is too large")
+			return turnFailed, unframed(err)
 		}
 		if ok {
 			return s.event(ev)
