@@ -55,6 +55,13 @@ type Speaker interface {
 	Speak(dialect exchange.Dialect, d *exchange.Deployment) Adapter
 }
 
+// Replayer is an adapter whose streams are no chat chunks. It makes one of an answer that came whole although a stream was
+// asked for: a stream without events, all of which comes at its end.
+type Replayer interface {
+	// Replay takes what Response made of the answer.
+	Replay(r *exchange.Request, body []byte, u exchange.Usage) Stream
+}
+
 // Face is an adapter towards callers of another dialect, before one towards OpenAI-dialect callers.
 type Face interface {
 	Adapter

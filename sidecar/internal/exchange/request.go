@@ -36,7 +36,14 @@ type Request struct {
 	Native []byte
 	// NativeOnly is set when Native could not be turned into a chat request: no other deployment can serve it.
 	NativeOnly *Failure
-	Model      string // the alias, as sent
+	// What the head of a Messages request says, for deployments that speak the dialect themselves.
+	APIVersion string // anthropic-version
+	Betas      string // anthropic-beta, comma separated
+	Query      string // beta=true when that stood behind the path
+	// InputEstimate is what the prompt is taken for at the deployment that is asked, in tokens: some answers state it
+	// before the provider does.
+	InputEstimate int64
+	Model         string // the alias, as sent
 	Stream     bool
 	// IncludeUsage is stream_options.include_usage: the caller wants the usage chunk.
 	IncludeUsage bool
@@ -63,7 +70,7 @@ type Deployment struct {
 	Provider      string // openai, anthropic, azure, bedrock, gemini, vertex, compatible
 	Vendor        string // compatible: whose server it is, empty for any
 	Project       string // vertex
-	APIVersion    string // azure, anthropic: empty for the newest that is known
+	APIVersion    string // azure, anthropic; empty for the one the adapter was made for
 	BaseURL       string // up to and without /chat/completions or /messages
 	Model         string // the provider's name
 	Credential    string // name, empty for none

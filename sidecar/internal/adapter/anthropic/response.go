@@ -32,7 +32,7 @@ func respond(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exch
 	use := none
 	var c counts
 	if c.update(m.Get("usage")); c.hasOutput {
-		use = exchange.Usage{Tokens: c.tokens(), Source: exchange.FromProvider}
+		use = c.usage()
 	}
 	id := m.Get("id").Str
 	if id == "" {

@@ -316,7 +316,7 @@ func (s *stream) Usage() exchange.Usage {
 	if !s.counts.stated || s.ended && !s.final {
 		return exchange.Usage{Source: exchange.FromEstimate}
 	}
-	return exchange.Usage{Tokens: s.counts.tokens(), Source: exchange.FromProvider}
+	return s.counts.usage()
 }
 
 // Delivered counts the decoded bytes of text, thinking, tool names and arguments appended so far.
