@@ -22,6 +22,7 @@ import (
 	quotav1 "github.com/sluice-gateway/sluice/proto/gen/quota/v1"
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/anthropic"
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/bedrock"
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/openai"
 	"github.com/sluice-gateway/sluice/sidecar/internal/estimate"
 	"github.com/sluice-gateway/sluice/sidecar/internal/gateway"
@@ -120,7 +121,7 @@ func (s *Sidecar) open() error {
 	s.gateway = &gateway.Gateway{
 		Policy: s.policy, Lease: s.lease, Estimate: estimate.New(), Route: s.router, Relay: s.relay, Watch: s.watch,
 		Adapters: map[string]adapter.Adapter{
-			"openai": openai.New(), "compatible": openai.New(), "anthropic": anthropic.New(),
+			"openai": openai.New(), "compatible": openai.New(), "anthropic": anthropic.New(), "bedrock": bedrock.New(),
 		},
 		Usage: s.usage, Rollups: s.rollups, Metrics: gateway.NewMetrics(s.metrics), Log: s.log.Named("gateway"),
 		Connected: func() bool { return s.link.State().Connected }, DefaultSecret: secret,

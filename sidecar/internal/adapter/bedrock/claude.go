@@ -30,8 +30,21 @@ func claude() *anthropic.Adapter {
 			}
 			return path(d.Model, "invoke")
 		},
-		Version: claudeVersion, StreamByPath: true, BetasInBody: true, Event: chunk, Failure: classify,
+		Version: claudeVersion, StreamByPath: true, BetasInBody: true, TakesBeta: takesBeta, Event: chunk, Failure: classify,
 	})
+}
+
+// takesBeta reports whether Bedrock knows a beta. One that it does not know makes it refuse the request.
+func takesBeta(beta string) bool {
+	for _, known := range [...]string{
+		"computer-use-", "token-efficient-tools-", "interleaved-thinking-", "output-128k-", "dev-full-thinking-", "context-1m-",
+		"context-management-", "effort-", "tool-search-tool-", "tool-examples-",
+	} {
+		if strings.HasPrefix(beta, known) {
+			return true
+		}
+	}
+	return false
 }
 
 // invoke builds a request in Anthropic's dialect. What tier served it would stand in the head of the answer alone, where

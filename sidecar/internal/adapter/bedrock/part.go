@@ -1,7 +1,6 @@
 package bedrock
 
 import (
-	"encoding/base64"
 	"fmt"
 	"strings"
 
@@ -146,9 +145,6 @@ func (t *translation) document(at place, p gjson.Result) ([]byte, *exchange.Fail
 	if !ok {
 		return nil, invalid(at.String()+".file.file_data", "file_data must be a data: URL with base64")
 	}
-	if _, err := base64.StdEncoding.DecodeString(data); err != nil {
-		return nil, invalid(at.String()+".file.file_data", "file_data is not base64")
-	}
 	format, known := documentFormats[media]
 	if !known {
 		return nil, unsupported(at.String(), "Bedrock takes files as pdf, csv, doc, docx, xls, xlsx, html, txt or md")
@@ -176,10 +172,10 @@ func (t *translation) documentName(file string) string {
 	if name == "" {
 		name = "document"
 	}
-	t.names[name]++
-	if n := t.names[name]; n > 1 {
-		name = fmt.Sprintf("%s (%d)", name, n)
-		t.names[name]++
+	free := name
+	for n := 2; t.names[free]; n++ {
+		free = fmt.Sprintf("%s (%d)", name, n)
 	}
-	return name
+	t.names[free] = true
+	return free
 }

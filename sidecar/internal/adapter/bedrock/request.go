@@ -19,9 +19,9 @@ type translation struct {
 	limit       int64  // maxTokens, 0 to leave it to the model
 	system      []byte // blocks, comma separated
 	turns       turns
-	names       map[string]int // of documents, and how often each was asked for
-	called      []string       // functions that the history calls, each once
-	answered    bool           // the history has calls or results
+	names       map[string]bool // of documents, those that are taken
+	called      []string        // functions that the history calls, each once
+	answered    bool            // the history has calls or results
 	tools       toolbox
 	inference   []byte // members of inferenceConfig but maxTokens, each with a leading comma
 	output      []byte // members of outputConfig, comma separated
@@ -32,7 +32,7 @@ type translation struct {
 
 // translate turns the caller's body, which is a valid JSON object, into the provider's.
 func translate(r *exchange.Request, model string) ([]byte, *exchange.Failure) {
-	t := translation{r: r, model: model, limit: r.MaxOutput, names: map[string]int{}}
+	t := translation{r: r, model: model, limit: r.MaxOutput, names: map[string]bool{}}
 	if t.limit == 0 {
 		t.limit = r.DefaultOutput
 	}
