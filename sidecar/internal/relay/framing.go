@@ -5,6 +5,7 @@ import (
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/eventstream"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
+	"github.com/sluice-gateway/sluice/sidecar/internal/jsonseq"
 	"github.com/sluice-gateway/sluice/sidecar/internal/sse"
 )
 
@@ -14,6 +15,15 @@ type framing interface {
 	Feed(p []byte)
 	End()
 	Next() (sse.Event, bool, error)
+}
+
+// jsonFraming is the one of JSON objects in an array or one a line: each is the data of an event without a name.
+type jsonFraming struct{ jsonseq.Reader }
+
+// Next returns the next event.
+func (r *jsonFraming) Next() (sse.Event, bool, error) {
+	v, ok, err := r.Reader.Next()
+	return sse.Event{Data: v}, ok, err
 }
 
 // awsFraming is the one of application/vnd.amazon.eventstream.
@@ -29,8 +39,10 @@ func (r *awsFraming) Next() (sse.Event, bool, error) {
 func unframed(err error) *exchange.Failure {
 	f := fail(exchange.FailInvalid, "an event of the provider is too large")
 	switch {
-	case errors.Is(err, eventstream.ErrTruncated):
+	case errors.Is(err, jsonseq.ErrCut), errors.Is(err, eventstream.ErrTruncated):
 		return fail(exchange.FailCut, "the provider's stream ended inside an event")
+	case errors.Is(err, jsonseq.ErrMalformed):
+		f.Message = "the provider's stream is no sequence of JSON objects"
 	case errors.Is(err, eventstream.ErrChecksum):
 		f.Type, f.Code, f.Message = "upstream_stream_error", "bad_checksum", "an event of the provider was damaged on its way"
 	case errors.Is(err, eventstream.ErrFrame):

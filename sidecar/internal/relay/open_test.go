@@ -48,6 +48,7 @@ func TestOpenComplete(t *testing.T) {
 		{"interim answers", "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n" +
 			plain(200, "application/json", good), false, good, 0, ""},
 		{"blank lines first", plain(200, "application/json", "\r\n\n  \n"+good), false, good, 0, ""},
+		{"byte order mark", plain(200, "application/json", "\xef\xbb\xbf"+good), false, good, 0, ""},
 		{"gzip", strings.Replace(plain(200, "application/json", zipped(good)), "\r\nX-Code", "\r\nContent-Encoding: gzip\r\nX-Code", 1),
 			false, good, 0, ""},
 		{"long head", "HTTP/1.1 200 OK\r\nX-Long: " + strings.Repeat("x", 20<<10) + "\r\nContent-Length: 45\r\n\r\n" + good,
