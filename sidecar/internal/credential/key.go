@@ -30,11 +30,6 @@ func readGemini(_ *Room, _ *exchange.Deployment, secret []byte) (method, error) 
 	return newKey("x-goog-api-key", "", string(secret))
 }
 
-// readBedrock takes a plain Bedrock API key.
-func readBedrock(_ *Room, _ *exchange.Deployment, secret []byte) (method, error) {
-	return newKey("Authorization", "Bearer ", string(secret))
-}
-
 // readVertex takes an access token that somebody else renews.
 func readVertex(_ *Room, _ *exchange.Deployment, secret []byte) (method, error) {
 	var doc struct {
