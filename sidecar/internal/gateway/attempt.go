@@ -184,6 +184,9 @@ func hostOf(base string) string {
 // of chat. nil when the provider is not known.
 func (g *Gateway) adapterFor(f *flow, d *exchange.Deployment) (ad adapter.Adapter, native bool) {
 	ad = g.Adapters[d.Provider]
+	if c, ok := ad.(adapter.Chooser); ok {
+		ad = c.For(d)
+	}
 	if ad == nil || f.req.Dialect == exchange.ChatDialect {
 		return ad, false
 	}
