@@ -17,6 +17,7 @@ type answer struct {
 	unicode   bool
 	calls     []toolCall
 	finish    finish
+	tier      string // "" for the usual one
 }
 
 type toolCall struct {
@@ -38,7 +39,7 @@ const (
 // compose decides the answer. The output never exceeds the request's cap: reasoning comes first, then text, then
 // tool calls, and what does not fit is cut off with finishLength.
 func compose(req *request, b *Behavior) answer {
-	a := answer{choices: req.choices, unicode: b.Unicode}
+	a := answer{choices: req.choices, unicode: b.Unicode, tier: b.Tier}
 	names, forced := chooseTools(req, b)
 
 	left := req.maxTokens
