@@ -18,6 +18,7 @@ type answer struct {
 	document  []string // tokens of the JSON document that was asked for, in place of words
 	calls     []toolCall
 	finish    finish
+	tier      string // "" for the usual one
 }
 
 type toolCall struct {
@@ -39,7 +40,7 @@ const (
 // compose decides the answer. The output never exceeds the request's cap: reasoning comes first, then text, then
 // tool calls, and what does not fit is cut off with finishLength.
 func compose(req *request, b *Behavior) answer {
-	a := answer{choices: req.choices, unicode: b.Unicode}
+	a := answer{choices: req.choices, unicode: b.Unicode, tier: b.Tier}
 	names, forced := chooseTools(req, b)
 
 	left := req.maxTokens

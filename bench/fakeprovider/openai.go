@@ -1,6 +1,7 @@
 package fakeprovider
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/binary"
 	"hash/fnv"
@@ -68,7 +69,7 @@ func openAIChat(n answerNames, a *answer, u Usage, withUsage bool) []byte {
 	if withUsage {
 		out.WriteString(`,"usage":` + openAIUsage(u))
 	}
-	out.WriteString(`,"service_tier":"default","system_fingerprint":"fp_fake"}`)
+	out.WriteString(`,"service_tier":` + quote(cmp.Or(a.tier, "default")) + `,"system_fingerprint":"fp_fake"}`)
 	return []byte(out.String())
 }
 
@@ -91,7 +92,7 @@ func newOpenAIStream(n answerNames, a *answer, req *request, b *Behavior) *openA
 		noDone: b.Fault == FaultNoDone, noUsage: b.Fault == FaultNoUsage,
 		prefix: `{"id":"chatcmpl-` + n.id + `","object":"chat.completion.chunk","created":` +
 			strconv.FormatInt(n.created, 10) + `,"model":` + quote(n.model) +
-			`,"service_tier":"default","system_fingerprint":"fp_fake","choices":[`,
+			`,"service_tier":` + quote(cmp.Or(a.tier, "default")) + `,"system_fingerprint":"fp_fake","choices":[`,
 		suffix: `]}`,
 	}
 	if s.usage {

@@ -3,6 +3,7 @@ package gateway
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	usagev1 "github.com/sluice-gateway/sluice/proto/gen/usage/v1"
@@ -158,11 +159,38 @@ func (g *Gateway) prepare(f *flow, d *exchange.Deployment) (adapter.Call, *excha
 	case !native && !f.translated():
 		return adapter.Call{}, f.req.NativeOnly
 	default:
-		return ad.Request(&f.req, d, secret)
+		call, no := ad.Request(&f.req, d, secret)
+		if no == nil {
+			no = g.Credentials.Authorize(time.Now(), d, secret, &call, hostOf(d.BaseURL))
+		}
+		if no == nil || no.Kind != exchange.FailCredential {
+			return call, no
+		}
+		fault = no.Message
 	}
 	g.Metrics.UpstreamFailures.WithLabelValues(d.ID, kindName(exchange.FailCredential)).Inc()
 	g.Log.Error("deployment is misconfigured", zap.String("deployment", d.ID), zap.String("fault", fault))
 	return adapter.Call{}, &exchange.Failure{Kind: exchange.FailCredential, Message: fault}
+}
+
+// reauthorize makes a call anew whose token the provider did not take: it may have been taken back before its end.
+func (g *Gateway) reauthorize(f *flow, d *exchange.Deployment, call *adapter.Call) bool {
+	secret, _ := g.Policy.Secret(d.Credential)
+	if !g.Credentials.Refused(time.Now(), d, secret, call) {
+		return false
+	}
+	again, no := g.prepare(f, d)
+	if no == nil {
+		*call = again
+	}
+	return no == nil
+}
+
+// hostOf is the Host field of calls to a base URL.
+func hostOf(base string) string {
+	_, rest, _ := strings.Cut(base, "://")
+	host, _, _ := strings.Cut(rest, "/")
+	return host
 }
 
 // translated makes the chat request of one in another dialect, once: most go to deployments that need none. false when
@@ -185,6 +213,9 @@ func (f *flow) translated() bool {
 // of chat. nil when the provider is not known.
 func (g *Gateway) adapterFor(f *flow, d *exchange.Deployment) (ad adapter.Adapter, native bool) {
 	ad = g.Adapters[d.Provider]
+	if c, ok := ad.(adapter.Chooser); ok {
+		ad = c.For(d)
+	}
 	if ad == nil || f.req.Dialect == exchange.ChatDialect {
 		return ad, false
 	}
@@ -206,11 +237,17 @@ func (g *Gateway) try(f *flow, d *exchange.Deployment, call adapter.Call) *excha
 	f.req.InputEstimate = g.inputOf(f)
 	up := relay.Upstream{BaseURL: d.BaseURL, Timeouts: f.alias.Timeouts, Lefts: len(d.Pools) > 0}
 	ad, _ := g.adapterFor(f, d)
-	ans, failure := g.Relay.Open(&f.cancel, up, call, f.req.Stream, ad, &f.req,
-		func(dst []byte, u exchange.Usage, delivered adapter.Delivered) ([]byte, exchange.Usage) {
-			u = g.known(f, u, delivered)
-			return g.annotate(dst, f, d, number, u), u
-		})
+	open := func() (*relay.Answer, *exchange.Failure) {
+		return g.Relay.Open(&f.cancel, up, call, f.req.Stream, ad, &f.req,
+			func(dst []byte, u exchange.Usage, delivered adapter.Delivered) ([]byte, exchange.Usage) {
+				u = g.known(f, u, delivered)
+				return g.annotate(dst, f, d, number, u), u
+			})
+	}
+	ans, failure := open()
+	if failure != nil && ans.Status == 401 && g.reauthorize(f, d, &call) {
+		ans, failure = open()
+	}
 	g.hear(d, ans, failure, start)
 	if failure != nil {
 		g.failRented(f, ans, failure)
@@ -290,7 +327,7 @@ func (g *Gateway) known(f *flow, u exchange.Usage, delivered adapter.Delivered) 
 func (g *Gateway) partial(f *flow, o relay.Outcome) exchange.Usage {
 	u := o.Usage
 	if u.Source != exchange.FromProvider || u.Prompt() == 0 {
-		u.Tokens = exchange.Tokens{Input: g.inputOf(f), Output: u.Output}
+		u.Tokens = exchange.Tokens{Input: g.inputOf(f), Output: u.Output, OutputAudio: u.OutputAudio, WebSearches: u.WebSearches}
 	}
 	u.Output = max(u.Output, g.Estimate.PieceTokens(f.target.ID, o.Delivered.Bytes, o.Delivered.Pieces))
 	u.Source = exchange.FromPartial
@@ -366,7 +403,8 @@ func (g *Gateway) done(f *flow, e ended) {
 // event records an attempt and returns its cost.
 func (g *Gateway) event(f *flow, e ended) exchange.NanoUSD {
 	end := time.Now()
-	cost, version := f.price(end, e.d, e.usage.Tokens)
+	cost, version := f.price(end, e.d, e.usage)
+	g.knowTier(f, end, e)
 	if e.firstToken == 0 {
 		e.firstToken = e.ans.FirstToken
 	}
@@ -376,6 +414,7 @@ func (g *Gateway) event(f *flow, e ended) exchange.NanoUSD {
 		Alias: f.alias.Name, Deployment: e.d.ID, Billed: e.billed, Status: e.status,
 		PlatformPays: e.platform,
 		Source:       usagev1.Source(e.usage.Source), Tokens: protoTokens(e.usage.Tokens),
+		ServiceTier: clip(e.usage.ServiceTier), RawUsage: rawUsage(e.usage.Raw),
 		CostNano: int64(cost), PriceVersion: version,
 		UpstreamStatus: int32(e.ans.Status), UpstreamRequestId: e.ans.UpstreamRequestID,
 		FirstTokenMs: e.firstToken.Milliseconds(), DurationMs: end.Sub(e.start).Milliseconds(),
