@@ -17,7 +17,7 @@ func TestHarmless(t *testing.T) {
 		{"parallel_tool_calls", "true", true}, {"parallel_tool_calls", "false", false},
 		{"presence_penalty", "0", true}, {"presence_penalty", "0.1", false},
 		{"logit_bias", "{ }", true}, {"logit_bias", `{"1":2}`, false}, {"logit_bias", "[]", false},
-		{"functions", "[]", true}, {"functions", "[{}]", false},
+		{"functions", "[]", false}, {"function_call", `"auto"`, false},
 		{"modalities", `[ "text" ]`, true}, {"modalities", `["text","audio"]`, false},
 		{"verbosity", `"medium"`, true}, {"verbosity", `"low"`, false},
 		{"tool_choice", `"auto"`, true}, {"tool_choice", `"none"`, false},
