@@ -169,7 +169,7 @@ func (s *stack) replay(t *testing.T, p *provider, sc scene) {
 	if len(requests) == 0 {
 		t.Fatalf("the provider was not asked: %d %s", got.status, got.body)
 	}
-	judgeRequest(t, sc.f, requests)
+	judgeRequest(t, sc.f, deploymentOf(sc.f, sc.d), requests)
 	got.own = sc.f.API == sc.d.name
 	read(t, got)
 	judge(t, sc.f, sc.d, got, asked)
@@ -179,7 +179,7 @@ func (s *stack) replay(t *testing.T, p *provider, sc scene) {
 }
 
 // judgeRequest: the provider is asked once, in a body of its own words, without the caller's key.
-func judgeRequest(t *testing.T, f *fixture, requests []*asked) {
+func judgeRequest(t *testing.T, f *fixture, d deployment, requests []*asked) {
 	t.Helper()
 	if len(requests) != 1 {
 		// A refused token may be renewed, once.
@@ -190,6 +190,10 @@ func judgeRequest(t *testing.T, f *fixture, requests []*asked) {
 	r := requests[0]
 	if r.method != http.MethodPost || !json.Valid(r.body) || bytes.Contains(r.body, []byte(f.id()+"--")) {
 		t.Errorf("%s %s %s", r.method, r.path, r.body)
+	}
+	path, auth := endpoint(f, d)
+	if got := r.header.Get("Authorization"); r.path != path || (got != auth && r.header.Get(auth) != plainSecret) {
+		t.Errorf("asked at %s with %v, want %s with %s", r.path, r.header, path, auth)
 	}
 	if e := r.header.Get("Accept-Encoding"); e != "" && e != "identity" {
 		t.Errorf("accept-encoding %q", e)
