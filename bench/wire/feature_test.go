@@ -135,8 +135,7 @@ func TestFeatures(t *testing.T) {
 			targets = append(targets, target{name, p.base(name) + s.under, s.deployment})
 		}
 	}
-	org, secrets := organisation(targets, nil)
-	st := start(t, org, secrets)
+	st := launch(t, p, targets, nil)
 	all := make([]map[string]verdict, len(servers()))
 	for i, s := range servers() {
 		all[i] = map[string]verdict{}

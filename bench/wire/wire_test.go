@@ -3,7 +3,6 @@ package wire
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -60,10 +59,8 @@ func TestFixtures(t *testing.T) {
 			chains["chain-"+s.f.id()] = [2]string{first.name, second.name}
 		}
 	}
-	targets = append(targets, probes(p, targets)...)
-	org, secrets := organisation(targets, chains)
-	st := start(t, org, secrets)
-	missing := st.missing(t, targets)
+	st := launch(t, p, targets, chains)
+	missing := st.missing
 
 	t.Run("replay", func(t *testing.T) {
 		for _, s := range scenes {
@@ -115,46 +112,6 @@ func skipMissing(t *testing.T, missing map[string]bool, names ...string) {
 			t.Skipf("the sidecar has no %s yet", name)
 		}
 	}
-}
-
-// probes are one target for each provider: a request to it tells whether the sidecar has that.
-func probes(p *provider, targets []target) (out []target) {
-	seen := map[string]bool{}
-	for _, x := range targets {
-		if !seen[x.provider] {
-			seen[x.provider] = true
-			name := "probe-" + x.provider
-			p.will(name, play{raw: answer("404 Not Found", "application/json", "{}")})
-			out = append(out, target{name, p.base(name), x.deployment})
-		}
-	}
-	return out
-}
-
-// missing are the dialects and providers that the sidecar does not have.
-func (s *stack) missing(t *testing.T, targets []target) map[string]bool {
-	t.Helper()
-	none := map[string]bool{}
-	for _, d := range dialects() {
-		if got := s.do(t, d.path, "{}"); got.status == http.StatusNotFound {
-			none[d.name] = true
-		}
-	}
-	for _, x := range targets {
-		if !strings.HasPrefix(x.name, "probe-") {
-			continue
-		}
-		s.do(t, "/v1/chat/completions", object(map[string]any{
-			"model": x.name, "max_tokens": 9, "messages": []any{map[string]any{"role": "user", "content": "?"}},
-		}))
-		if strings.Contains(s.sidecar.text(), fmt.Sprintf(`provider \"%s\" is not known to this version`, x.provider)) {
-			none[x.provider] = true
-		}
-	}
-	for name := range none {
-		t.Logf("MISSING: the sidecar has no %s", name)
-	}
-	return none
 }
 
 // replay asks for one scene and judges what comes.
