@@ -45,7 +45,7 @@ func TestFixtures(t *testing.T) {
 			}
 			for _, c := range chosenCuts() {
 				s := scene{f, d, c}
-				p.will(s.name(), play{f.raw, c, f.closes})
+				p.will(s.name(), play{raw: f.raw, cut: c, closes: f.closes})
 				scenes = append(scenes, s)
 				targets = append(targets, target{s.name(), p.base(s.name()) + under(f), deploymentOf(f, d)})
 			}
@@ -54,7 +54,7 @@ func TestFixtures(t *testing.T) {
 	for _, s := range scenes {
 		if s.d.name == "chat" && s.c == whole && s.f.API != "embeddings" && s.f.Want.Error != nil {
 			first := target{"first-" + s.f.id(), p.base("first-"+s.f.id()) + under(s.f), deploymentOf(s.f, s.d)}
-			p.will(first.name, play{s.f.raw, split, s.f.closes})
+			p.will(first.name, play{raw: s.f.raw, cut: split, closes: s.f.closes})
 			targets = append(targets, first)
 			chains["chain-"+s.f.id()] = [2]string{first.name, second.name}
 		}
