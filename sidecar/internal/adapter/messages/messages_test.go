@@ -262,3 +262,48 @@ func TestAsSent(t *testing.T) {
 		}
 	}
 }
+
+// FuzzFace: whatever a chat adapter appends becomes whole events of valid JSON, or a failure.
+func FuzzFace(f *testing.F) {
+	for _, delta := range []string{
+		`{"content":"a"}`, `{"reasoning_content":"a","reasoning_details":[{"type":"reasoning.text","format":"x","index":0,"text":"a"}]}`,
+		`{"reasoning_details":[{"type":"reasoning.text","format":"anthropic-claude-v1","signature":"s"},{"type":"reasoning.encrypted","data":"d"}]}`,
+		`{"tool_calls":[{"index":0,"id":"t","function":{"name":"f","arguments":"{"},"extra_content":{"a":1}}]}`,
+		`{"annotations":[{"type":"url_citation","url_citation":{}}],"refusal":"r"}`,
+	} {
+		f.Add([]byte(delta), "stop")
+	}
+	f.Fuzz(func(t *testing.T, delta []byte, finish string) {
+		if !adapter.Valid(delta) {
+			return
+		}
+		reason, err := json.Marshal(finish)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, bad := translated([]string{chunk(string(delta), "null"), chunk(string(delta), "null"), chunk(`{}`, string(reason)), counted, "[DONE]"})
+		if bad != nil {
+			return
+		}
+		open := 0
+		for e := range strings.SplitSeq(strings.TrimSuffix(out, "\n\n"), "\n\n") {
+			name, data, ok := strings.Cut(strings.TrimPrefix(e, "event: "), "\ndata: ")
+			if !ok || !json.Valid([]byte(data)) || gjson.Get(data, "type").Str != name {
+				t.Fatalf("event %q", e)
+			}
+			switch name {
+			case "content_block_start":
+				open++
+			case "content_block_stop":
+				open--
+			case "content_block_delta":
+				if open != 1 {
+					t.Fatalf("a delta outside of a block: %s", out)
+				}
+			}
+		}
+		if open != 0 {
+			t.Errorf("blocks are open: %s", out)
+		}
+	})
+}
