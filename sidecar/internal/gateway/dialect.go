@@ -73,6 +73,9 @@ func (r *refusal) anthropicType() string {
 	case 408, 504:
 		return "timeout_error"
 	}
+	if r.code == "upstream_overloaded" {
+		return "overloaded_error"
+	}
 	if r.status >= 500 {
 		return "api_error"
 	}

@@ -60,7 +60,7 @@ func peek(r *exchange.Request) *badField {
 		case "user":
 			user = v.Str
 		case "metadata":
-			annotated = v.Get("user").Str
+			annotated = cmp.Or(v.Get("user_id").Str, v.Get("user").Str)
 		}
 		bad = peekMember(r, k.Str, v)
 		return bad == nil
@@ -76,8 +76,10 @@ func peek(r *exchange.Request) *badField {
 	}
 	switch {
 	case r.Dialect == exchange.ResponsesDialect: // a stored prompt needs no input
-	case r.Operation == exchange.Chat && !seen["messages"]:
+	case r.Operation != exchange.Embeddings && !seen["messages"]:
 		return &badField{"messages", "messages is required"}
+	case r.Dialect == exchange.MessagesDialect && r.Operation == exchange.Chat && !seen["max_tokens"]:
+		return &badField{"max_tokens", "max_tokens is required"}
 	case r.Operation == exchange.Embeddings && !seen["input"]:
 		return &badField{"input", "input is required"}
 	}
@@ -111,6 +113,8 @@ func peekMember(r *exchange.Request, name string, v gjson.Result) *badField {
 	switch {
 	case r.Operation == exchange.Embeddings:
 		return peekEmbedding(r, name, v)
+	case r.Dialect == exchange.MessagesDialect:
+		return peekClaude(r, name, v)
 	case r.Dialect == exchange.ResponsesDialect:
 		return peekResponses(r, name, v)
 	}
@@ -203,8 +207,18 @@ func peekMessage(r *exchange.Request, m gjson.Result) {
 			r.InputBytes += int64(len(v.Raw))
 			return true
 		}
+		if r.Dialect == exchange.MessagesDialect {
+			peekBlocks(r, v)
+			return true
+		}
 		v.ForEach(func(_, part gjson.Result) bool {
 			switch part.Get("type").Str {
+			case "file":
+				if data := part.Get("file.file_data").Raw; data != "" {
+					r.InputExtra += fileTokens(len(data))
+				} else {
+					r.InputExtra += unseenTokens
+				}
 			case "image_url":
 				r.Vision = true
 				r.InputExtra += imageTokens

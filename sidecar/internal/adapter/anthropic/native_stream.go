@@ -162,6 +162,9 @@ func (s *nativeStream) End(dst []byte) ([]byte, *exchange.Failure) {
 	return sse.AppendEvent(dst, eventStop, s.stopEvent), nil
 }
 
+// Ping implements adapter.Pinger.
+func (s *nativeStream) Ping() string { return adapter.MessagesPing }
+
 // Abort implements adapter.Stream.
 func (s *nativeStream) Abort(dst []byte, f *exchange.Failure) []byte {
 	kind, code, message := caller(f)
