@@ -48,6 +48,9 @@ var sentNames = map[string]string{
 	"parallel_tool_calls": "tool_choice.disable_parallel_tool_use",
 }
 
+// Param is the caller's name of a member of a chat request.
+func Param(chat string) string { return cmp.Or(sentNames[chat], chat) }
+
 // asSent names the member at fault as the caller knows it. Messages are numbered otherwise there.
 func asSent(f *exchange.Failure) *exchange.Failure {
 	if f == nil || f.Param == "" {
@@ -56,8 +59,8 @@ func asSent(f *exchange.Failure) *exchange.Failure {
 	name, rest, _ := strings.Cut(f.Param, ".")
 	name, _, _ = strings.Cut(name, "[")
 	sent := *f
-	switch known := sentNames[name]; {
-	case known != "":
+	switch known := Param(name); {
+	case known != name:
 		sent.Param = known
 	case name == "messages":
 		sent.Param = name
@@ -95,7 +98,7 @@ func (f Face) Response(r *exchange.Request, body []byte, a adapter.Annotate) ([]
 			content = append(content, kept(c.Get("id").Str, extra))
 		}
 		content = append(content, object{
-			"type": "tool_use", "id": c.Get("id").Str, "name": c.Get("function.name").Str,
+			"type": "tool_use", "id": idOut(c.Get("id").Str), "name": c.Get("function.name").Str,
 			"input": input(c.Get("function.arguments").Str),
 		})
 	}

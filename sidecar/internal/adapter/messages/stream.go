@@ -73,6 +73,9 @@ func interleaved() *exchange.Failure {
 	return &exchange.Failure{Kind: exchange.FailInvalid, Message: "the provider's tool calls are interleaved"}
 }
 
+// Ping implements adapter.Pinger.
+func (s *stream) Ping() string { return adapter.MessagesPing }
+
 // Abort implements adapter.Stream.
 func (s *stream) Abort(dst []byte, f *exchange.Failure) []byte {
 	s.chat = s.Stream.Abort(s.chat[:0], f)
@@ -138,7 +141,7 @@ func (s *stream) delta(dst []byte, d gjson.Result) ([]byte, bool) {
 				dst = s.whole(dst, kept(s.callID, extra))
 			}
 			dst = s.begin(dst, "tool_use", object{
-				"type": "tool_use", "id": s.callID, "name": c.Get("function.name").Str, "input": object{},
+				"type": "tool_use", "id": idOut(s.callID), "name": c.Get("function.name").Str, "input": object{},
 			})
 		} else if extra.IsObject() && len(extra.Raw) <= foreignMax {
 			s.extra = json.RawMessage(extra.Raw)
