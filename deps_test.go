@@ -28,6 +28,7 @@ var forbidden = []struct{ from, to, why string }{
 	{"quotad/internal/alert", "quotad/internal/api", "edges do not know each other"},
 	{"sidecar/internal/exchange", "sidecar/internal", "nouns are a leaf"},
 	{"sidecar/internal/sse", "sidecar", "framing is a leaf"},
+	{"sidecar/internal/jsonseq", "sidecar", "framing is a leaf"},
 	{"sidecar/internal/adapter", "sidecar/internal/relay", "adapters own no connection"},
 	{"sidecar/internal/adapter", "sidecar/internal/gateway", "adapters know nothing of callers' connections"},
 	{"sidecar/internal/relay", "sidecar/internal/gateway", "the relay never sees a request context"},

@@ -110,7 +110,7 @@ prices:
     per_million_usd: {}
 credentials:
   main: { provider: openai, value: sk-very-secret }
-  azure: { provider: azure }
+  azure: { provider: asure }
   other: { provider: anthropic }
 deployments:
   - id: a
@@ -187,11 +187,11 @@ teams:
 		`org.yaml:10: prices[p1]: price "p1" stands here a second time`,
 		`org.yaml:12: prices[p1].per_million_usd: is empty`,
 		`org.yaml:14: credentials.main.value: a secret never stands here`,
-		`org.yaml:15: credentials.azure.provider: "azure" is not supported in this version (supported: openai,`,
+		`org.yaml:15: credentials.azure.provider: "asure" is not allowed (allowed: openai, anthropic, azure,`,
 		`org.yaml:20: deployments[a].base_url: must not carry a user or password`,
 		`org.yaml:22: deployments[a].credential: no credential "mian" (known: azure, main, other)`,
 		`org.yaml:24: deployments[a].context_tokens: "many" is not a decimal number, like 2.50 (allowed: 1 to`,
-		`org.yaml:26: deployments[b].provider: "openia" is not allowed (allowed: openai, anthropic, compatible)`,
+		`org.yaml:26: deployments[b].provider: "openia" is not allowed (allowed: openai, anthropic, azure, bedrock,`,
 		`org.yaml:27: deployments[b].base_url: must begin with http:// or https://`,
 		`org.yaml:28: deployments[b].model: must be 1 to 256 bytes of text`,
 		`org.yaml:29: deployments[b].price: the newest price version, "p1", has no price "nope"`,

@@ -25,11 +25,6 @@ const (
 // dataClasses are the classes of data, lowest first.
 func dataClasses() []string { return []string{"public", "internal", "confidential", "restricted"} }
 
-func supportedProviders() []string {
-	return []string{"openai", "anthropic", "azure", "bedrock", "gemini", "vertex", "compatible"}
-}
-func laterProviders() []string { return []string{"azure", "bedrock", "gemini", "vertex"} }
-
 // read reads the spec of one kind. What is wrong becomes faults; what is right is in the value all the same, so that
 // other objects can be checked against it.
 func (rd *reader) read(kind string, m *mapping) value {
@@ -223,26 +218,6 @@ func (m *mapping) timeouts() Timeouts {
 	return t
 }
 
-func (m *mapping) readDeployment() *Deployment {
-	d := &Deployment{}
-	m.with(m.need("provider"), "provider", parseProvider(&d.Provider))
-	m.with(m.need("base_url"), "base_url", parseURL(&d.BaseURL, false))
-	m.with(m.need("model"), "model", parseText(&d.Model))
-	m.id("vendor", &d.Vendor)
-	m.id("project", &d.Project)
-	m.id("api_version", &d.APIVersion)
-	m.id("credential", &d.Credential)
-	m.id("region", &d.Region)
-	m.id("account", &d.Account)
-	m.integer("context_tokens", &d.ContextTokens, 0, 1, tokensMax)
-	d.Capabilities = m.list("capabilities", "leave it out for all", parseID)
-	d.DataClasses = m.list("data_classes", "leave it out for all", parseDataClass)
-	m.id("price", &d.Price)
-	m.choice("unpriced", &d.Unpriced, "", "allow")
-	d.Limits = m.limits()
-	return d
-}
-
 func (m *mapping) readPrices() *PriceVersion {
 	p := &PriceVersion{PerMillionUSD: map[string]Price{}}
 	m.with(m.need("valid_from"), "valid_from", parseMoment(&p.ValidFrom))
@@ -330,20 +305,6 @@ func (m *mapping) timezone(to *string) {
 		}
 		return nil
 	})
-}
-
-func parseProvider(to *string) func(string) error {
-	return func(text string) error {
-		if slices.Contains(supportedProviders(), text) {
-			*to = text
-			return nil
-		}
-		allowed := strings.Join(supportedProviders(), ", ")
-		if slices.Contains(laterProviders(), text) {
-			return fmt.Errorf("%q is not supported in this version (supported: %s)", text, allowed)
-		}
-		return fmt.Errorf("%s is not allowed (allowed: %s)", clip(text), allowed)
-	}
 }
 
 func parseDataClass(to *string) func(string) error {

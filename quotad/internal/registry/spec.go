@@ -125,13 +125,13 @@ type Timeouts struct {
 type Deployment struct {
 	ID            string   `json:"-"`
 	Provider      string   `json:"provider"`
-	Vendor        string   `json:"vendor,omitempty"`      // compatible: whose server it is
-	Project       string   `json:"project,omitempty"`     // vertex
-	APIVersion    string   `json:"api_version,omitempty"` // azure, anthropic
+	Vendor        string   `json:"vendor,omitempty"`      // compatible: whose server it is; empty: any that speaks OpenAI's dialect
+	Project       string   `json:"project,omitempty"`     // vertex: the Google Cloud project
+	APIVersion    string   `json:"api_version,omitempty"` // azure, anthropic: empty for what the sidecar knows best
 	BaseURL       string   `json:"base_url"`
 	Model         string   `json:"model"`
 	Credential    string   `json:"credential,omitempty"`
-	Region        string   `json:"region,omitempty"`
+	Region        string   `json:"region,omitempty"`  // bedrock, vertex: where the model runs; elsewhere for the reader
 	Account       string   `json:"account,omitempty"` // only teams of this account use it; empty: all
 	ContextTokens int64    `json:"context_tokens,omitempty"`
 	Capabilities  []string `json:"capabilities,omitempty"` // empty: all

@@ -3,6 +3,7 @@ package gateway
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	usagev1 "github.com/sluice-gateway/sluice/proto/gen/usage/v1"
@@ -158,7 +159,14 @@ func (g *Gateway) prepare(f *flow, d *exchange.Deployment) (adapter.Call, *excha
 	case !native && !f.translated():
 		return adapter.Call{}, f.req.NativeOnly
 	default:
-		return ad.Request(&f.req, d, secret)
+		call, no := ad.Request(&f.req, d, secret)
+		if no == nil {
+			no = g.Credentials.Authorize(time.Now(), d, secret, &call, hostOf(d.BaseURL))
+		}
+		if no == nil || no.Kind != exchange.FailCredential {
+			return call, no
+		}
+		fault = no.Message
 	}
 	g.Metrics.UpstreamFailures.WithLabelValues(d.ID, kindName(exchange.FailCredential)).Inc()
 	g.Log.Error("deployment is misconfigured", zap.String("deployment", d.ID), zap.String("fault", fault))
@@ -179,6 +187,26 @@ func (f *flow) translated() bool {
 		r.Body, r.NativeOnly = responses.Chat(r.Native, r.AllowDropped)
 	}
 	return r.NativeOnly == nil
+}
+
+// reauthorize makes a call anew whose token the provider did not take: it may have been taken back before its end.
+func (g *Gateway) reauthorize(f *flow, d *exchange.Deployment, call *adapter.Call) bool {
+	secret, _ := g.Policy.Secret(d.Credential)
+	if !g.Credentials.Refused(time.Now(), d, secret, call) {
+		return false
+	}
+	again, no := g.prepare(f, d)
+	if no == nil {
+		*call = again
+	}
+	return no == nil
+}
+
+// hostOf is the Host field of calls to a base URL.
+func hostOf(base string) string {
+	_, rest, _ := strings.Cut(base, "://")
+	host, _, _ := strings.Cut(rest, "/")
+	return host
 }
 
 // adapterFor is what a deployment is spoken to with: in the caller's own dialect where the provider speaks it, else by way
@@ -206,11 +234,17 @@ func (g *Gateway) try(f *flow, d *exchange.Deployment, call adapter.Call) *excha
 	f.req.InputEstimate = g.inputOf(f)
 	up := relay.Upstream{BaseURL: d.BaseURL, Timeouts: f.alias.Timeouts, Lefts: len(d.Pools) > 0}
 	ad, _ := g.adapterFor(f, d)
-	ans, failure := g.Relay.Open(&f.cancel, up, call, f.req.Stream, ad, &f.req,
-		func(dst []byte, u exchange.Usage, delivered adapter.Delivered) ([]byte, exchange.Usage) {
-			u = g.known(f, u, delivered)
-			return g.annotate(dst, f, d, number, u), u
-		})
+	open := func() (*relay.Answer, *exchange.Failure) {
+		return g.Relay.Open(&f.cancel, up, call, f.req.Stream, ad, &f.req,
+			func(dst []byte, u exchange.Usage, delivered adapter.Delivered) ([]byte, exchange.Usage) {
+				u = g.known(f, u, delivered)
+				return g.annotate(dst, f, d, number, u), u
+			})
+	}
+	ans, failure := open()
+	if failure != nil && ans.Status == 401 && g.reauthorize(f, d, &call) {
+		ans, failure = open()
+	}
 	g.hear(d, ans, failure, start)
 	if failure != nil {
 		g.failRented(f, ans, failure)

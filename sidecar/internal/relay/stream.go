@@ -52,7 +52,7 @@ type Stream struct {
 	c          *Client
 	src        source
 	body       *body
-	rd         sse.Reader
+	rd         framing // nil for a replay
 	st         adapter.Stream
 	ans        *Answer
 	start      time.Time
@@ -83,10 +83,13 @@ const (
 
 // step moves on by one event. Without block it returns turnWait instead of waiting for the provider.
 func (s *Stream) step(block bool) (turn, *exchange.Failure) {
+	if s.replayed {
+		return turnEnd, nil
+	}
 	for {
 		ev, ok, err := s.rd.Next()
 		if err != nil {
-			return turnFailed, fail(exchange.FailInvalid, "an event of the provider is too large")
+			return turnFailed, unframed(err)
 		}
 		if ok {
 			return s.event(ev)
