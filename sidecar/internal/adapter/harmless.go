@@ -1,8 +1,6 @@
 package adapter
 
-import (
-	"github.com/tidwall/gjson"
-)
+import "github.com/tidwall/gjson"
 
 // Harmless reports whether a member of a chat request asks for nothing by its value: for what happens without it.
 // Where a member cannot be honoured, such a value may go.
@@ -21,13 +19,11 @@ func Harmless(name string, v gjson.Result) bool {
 		return v.Type == gjson.Number && v.Num == 0
 	case "logit_bias":
 		return v.IsObject() && v.Get("@ugly").Raw == "{}"
-	case "functions":
-		return v.IsArray() && v.Get("@ugly").Raw == "[]"
 	case "modalities":
 		return v.Get("@ugly").Raw == `["text"]`
 	case "verbosity":
 		return v.Str == "medium"
-	case "tool_choice", "function_call":
+	case "tool_choice":
 		return v.Str == "auto"
 	case "service_tier":
 		return v.Str == "auto" || v.Str == "default"
