@@ -15,6 +15,7 @@ type answer struct {
 	reasoning int64 // tokens, of each choice
 	text      int64 // tokens, of each choice
 	unicode   bool
+	document  []string // tokens of the JSON document that was asked for, in place of words
 	calls     []toolCall
 	finish    finish
 	tier      string // "" for the usual one
@@ -61,6 +62,10 @@ func compose(req *request, b *Behavior) answer {
 		text = defaultTokens
 	}
 	a.reasoning = take(b.Reasoning)
+	if req.document.IsObject() && len(names) == 0 {
+		a.document = splitArguments(exampleArguments(req.document))
+		text = int64(len(a.document))
+	}
 	a.text = take(text)
 	for _, name := range names {
 		if take(1) == 0 {
@@ -231,7 +236,7 @@ func (a *answer) pieces() iter.Seq[piece] {
 			}
 		}
 		for i := range a.text {
-			if !all(piece{kind: pieceText, text: word(i, a.unicode)}) {
+			if !all(piece{kind: pieceText, text: a.token(i)}) {
 				return
 			}
 		}
@@ -246,6 +251,22 @@ func (a *answer) pieces() iter.Seq[piece] {
 			}
 		}
 	}
+}
+
+// token is text token i.
+func (a *answer) token(i int64) string {
+	if a.document != nil {
+		return a.document[i]
+	}
+	return word(i, a.unicode)
+}
+
+// words is the whole text.
+func (a *answer) words() string {
+	if a.document != nil {
+		return strings.Join(a.document[:a.text], "")
+	}
+	return Text(a.text, a.unicode)
 }
 
 // Text is the text of an answer of n text tokens, so that a test can check what arrived. unicode is for answers with

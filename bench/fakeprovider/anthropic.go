@@ -45,7 +45,7 @@ func anthropicMessage(n answerNames, a *answer, u Usage, withUsage bool) []byte 
 			`,"signature":"`+signature+`"}`)
 	}
 	if a.text > 0 {
-		blocks = append(blocks, `{"type":"text","text":`+quote(Text(a.text, a.unicode))+`}`)
+		blocks = append(blocks, `{"type":"text","text":`+quote(a.words())+`}`)
 	}
 	for k, c := range a.calls {
 		input := c.arguments()
@@ -102,7 +102,7 @@ func (s *anthropicStream) token(dst []byte, p piece) []byte {
 	case pieceReasoning:
 		return s.delta(dst, `{"type":"thinking_delta","thinking":"`+p.text+`"}`)
 	case pieceText:
-		return s.delta(dst, `{"type":"text_delta","text":"`+p.text+`"}`)
+		return s.delta(dst, `{"type":"text_delta","text":`+quote(p.text)+`}`)
 	case pieceCall:
 		return s.delta(dst, `{"type":"input_json_delta","partial_json":""}`)
 	case pieceArguments:

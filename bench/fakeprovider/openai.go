@@ -43,7 +43,7 @@ func openAIChat(n answerNames, a *answer, u Usage, withUsage bool) []byte {
 		strconv.FormatInt(n.created, 10) + `,"model":` + quote(n.model) + `,"choices":[`)
 	content := "null"
 	if a.text > 0 || len(a.calls) == 0 {
-		content = quote(Text(a.text, a.unicode))
+		content = quote(a.words())
 	}
 	for choice := range a.choices {
 		if choice > 0 {
@@ -128,7 +128,7 @@ func (s *openAIStream) token(dst []byte, p piece) []byte {
 	case pieceReasoning:
 		return dst // hidden: only usage tells
 	case pieceText:
-		return s.chunk(dst, p.choice, `{"content":"`+p.text+`"}`, "null")
+		return s.chunk(dst, p.choice, `{"content":`+quote(p.text)+`}`, "null")
 	case pieceCall:
 		return s.chunk(dst, p.choice, `{"tool_calls":[{"index":`+index+`,"id":"`+s.names.callID("call_", p.choice, p.call)+
 			`","type":"function","function":{"name":`+quote(p.text)+`,"arguments":""}}]}`, "null")
