@@ -44,7 +44,7 @@ type Request struct {
 	// before the provider does.
 	InputEstimate int64
 	Model         string // the alias, as sent
-	Stream     bool
+	Stream        bool
 	// IncludeUsage is stream_options.include_usage: the caller wants the usage chunk.
 	IncludeUsage bool
 	MaxOutput    int64 // the caller's cap on output tokens, 0 when none was sent

@@ -110,6 +110,10 @@ func (g *Gateway) dearest(f *flow) (exchange.Price, *refusal) {
 // size estimates what to reserve.
 func (g *Gateway) size(f *flow, price exchange.Price) reservation {
 	r := reservation{}
+	if f.req.Operation == exchange.CountTokens {
+		r.cost = 1 // it costs nothing, but who has nothing left gets nothing
+		return r
+	}
 	for _, t := range f.targets {
 		r.input = max(r.input, g.Estimate.InputTokens(t.Deployment.ID, f.input))
 	}
@@ -155,7 +159,7 @@ func (g *Gateway) exposed(f *flow, overrun exchange.NanoUSD) bool {
 // the alias's default, which the provider is then told.
 func (f *flow) outputCap() int64 {
 	switch {
-	case f.req.Operation == exchange.Embeddings:
+	case f.req.Operation != exchange.Chat:
 		return 0
 	case f.req.MaxOutput == 0:
 		return f.req.DefaultOutput
@@ -216,7 +220,7 @@ func (g *Gateway) settle(f *flow, u exchange.Usage, cost exchange.NanoUSD) {
 	var buf [lease.MaxNeeds]lease.Need
 	all := u.Tokens.Add(f.wasted)
 	g.Lease.Settle(f.hold, f.appendNeeds(buf[:0], all.Prompt(), all.Output, cost+f.wastedCost))
-	if u.Source != exchange.FromProvider {
+	if u.Source != exchange.FromProvider || f.req.Operation == exchange.CountTokens {
 		return
 	}
 	g.Estimate.LearnInput(f.target.ID, f.input, u.Prompt())
