@@ -58,11 +58,11 @@ func (s *nativeStream) Event(dst, name, data []byte) ([]byte, adapter.Progress) 
 	if kind == "" {
 		kind = string(name)
 	}
-	s.follow(data, m)
 	if f := s.fault(kind, data, m); f != nil {
 		s.broken = f
 		return dst, adapter.Progress{Failure: f}
 	}
+	s.follow(data, m)
 	before := s.delivered.Bytes
 	real := s.tap(kind, data, m)
 	if s.delivered.Bytes > before {

@@ -15,17 +15,14 @@ type Broken struct {
 	Retryable     bool
 }
 
-// AppendBroken appends both ends that the API has for a stream that broke, an error and a failed response: some clients
-// wait for the one, and some for the other.
+// AppendBroken appends the failed response that ends a stream that broke. The API has error events too, but clients that
+// wait for a response to end, such as Codex, see only this.
 func AppendBroken(dst []byte, r *exchange.Request, b Broken) []byte {
 	w := writer{head: newHead(&exchange.Request{Model: r.Model, CreatedUnix: r.CreatedUnix}), seq: b.Sequence}
-	code := cmp.Or(b.Code, "server_error")
-	told := object{"code": code, "message": b.Message, "delivered_bytes": b.Delivered, "retryable": b.Retryable}
 	failed := w.object("failed", nil)
-	failed["id"], failed["error"] = b.Response, told
-	response := `"response":` + string(failed.raw())
-	told["param"] = nil // an event has one
-	raw := told.raw()
-	dst = w.event(dst, "error", string(raw[1:len(raw)-1]))
-	return w.event(dst, "response.failed", response)
+	failed["id"] = b.Response
+	failed["error"] = object{
+		"code": cmp.Or(b.Code, "server_error"), "message": b.Message, "delivered_bytes": b.Delivered, "retryable": b.Retryable,
+	}
+	return w.event(dst, "response.failed", `"response":`+string(failed.raw()))
 }

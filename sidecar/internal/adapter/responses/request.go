@@ -50,6 +50,9 @@ func Chat(body []byte, dropped []string) ([]byte, *exchange.Failure) {
 	if !given(in.Get("input")) {
 		return nil, unsupported("input", "input is required here")
 	}
+	if len(t.talk.list) == 0 {
+		return nil, malformed("input", "input must not be empty")
+	}
 	if v := in.Get("instructions"); given(v) {
 		t.talk.list = slices.Insert(t.talk.list, 0, any(object{"role": "system", "content": v.Str}))
 	}
