@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -40,7 +41,7 @@ func (m *mapping) readDeployment() *Deployment {
 		m.onlyOf(d)
 		m.apiVersion(d)
 	}
-	if base == nil {
+	if base == nil || d.Provider == "bedrock" { // whose region is signed, wherever it is
 		m.baseURL(d)
 	}
 	return d
@@ -48,21 +49,43 @@ func (m *mapping) readDeployment() *Deployment {
 
 // baseURL fills in where a provider is who has but one place for all, or one in each region.
 func (m *mapping) baseURL(d *Deployment) {
-	switch {
-	case d.Provider == "gemini":
-		d.BaseURL = "https://generativelanguage.googleapis.com/v1beta"
-	case d.Provider != "vertex":
-		m.need("base_url")
-	case d.Region == "": // a fault of its own
-	case !validRegion(d.Region):
-		m.rd.fault(m.from["region"], m.sub("region"), "%s is not a region, like europe-west4, eu or global", clip(d.Region))
-	case d.Region == "global":
-		d.BaseURL = "https://aiplatform.googleapis.com/v1"
-	case d.Region == "eu", d.Region == "us":
-		d.BaseURL = "https://aiplatform." + d.Region + ".rep.googleapis.com/v1"
-	default:
-		d.BaseURL = "https://" + d.Region + "-aiplatform.googleapis.com/v1"
+	regional := func(example string, base string) {
+		switch {
+		case d.Region == "": // a fault of its own
+		case !validRegion(d.Region):
+			m.rd.fault(m.from["region"], m.sub("region"), "%s is not a region, like %s", clip(d.Region), example)
+		default:
+			d.BaseURL = cmp.Or(d.BaseURL, base)
+		}
 	}
+	switch d.Provider {
+	case "gemini":
+		d.BaseURL = "https://generativelanguage.googleapis.com/v1beta"
+	case "bedrock":
+		regional("us-east-1", bedrockURL(d.Region))
+	case "vertex":
+		regional("europe-west4, eu or global", vertexURL(d.Region))
+	default:
+		m.need("base_url")
+	}
+}
+
+func vertexURL(region string) string {
+	switch region {
+	case "global":
+		return "https://aiplatform.googleapis.com/v1"
+	case "eu", "us":
+		return "https://aiplatform." + region + ".rep.googleapis.com/v1"
+	}
+	return "https://" + region + "-aiplatform.googleapis.com/v1"
+}
+
+func bedrockURL(region string) string {
+	domain := ".amazonaws.com"
+	if strings.HasPrefix(region, "cn-") {
+		domain += ".cn"
+	}
+	return "https://bedrock-runtime." + region + domain
 }
 
 // validRegion reports whether a region can stand in the name of a host.

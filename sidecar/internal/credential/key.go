@@ -29,8 +29,3 @@ func (k key) authorize(_ time.Time, _ *exchange.Deployment, c *adapter.Call, _ s
 func readGemini(_ *Room, _ *exchange.Deployment, secret []byte) (method, error) {
 	return newKey("x-goog-api-key", "", string(secret))
 }
-
-// readBedrock takes a plain Bedrock API key.
-func readBedrock(_ *Room, _ *exchange.Deployment, secret []byte) (method, error) {
-	return newKey("Authorization", "Bearer ", string(secret))
-}
