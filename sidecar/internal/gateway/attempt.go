@@ -327,7 +327,7 @@ func (g *Gateway) known(f *flow, u exchange.Usage, delivered adapter.Delivered) 
 func (g *Gateway) partial(f *flow, o relay.Outcome) exchange.Usage {
 	u := o.Usage
 	if u.Source != exchange.FromProvider || u.Prompt() == 0 {
-		u.Tokens = exchange.Tokens{Input: g.inputOf(f), Output: u.Output}
+		u.Tokens = exchange.Tokens{Input: g.inputOf(f), Output: u.Output, OutputAudio: u.OutputAudio, WebSearches: u.WebSearches}
 	}
 	u.Output = max(u.Output, g.Estimate.PieceTokens(f.target.ID, o.Delivered.Bytes, o.Delivered.Pieces))
 	u.Source = exchange.FromPartial
@@ -403,7 +403,8 @@ func (g *Gateway) done(f *flow, e ended) {
 // event records an attempt and returns its cost.
 func (g *Gateway) event(f *flow, e ended) exchange.NanoUSD {
 	end := time.Now()
-	cost, version := f.price(end, e.d, e.usage.Tokens)
+	cost, version := f.price(end, e.d, e.usage)
+	g.knowTier(f, end, e)
 	if e.firstToken == 0 {
 		e.firstToken = e.ans.FirstToken
 	}
@@ -413,6 +414,7 @@ func (g *Gateway) event(f *flow, e ended) exchange.NanoUSD {
 		Alias: f.alias.Name, Deployment: e.d.ID, Billed: e.billed, Status: e.status,
 		PlatformPays: e.platform,
 		Source:       usagev1.Source(e.usage.Source), Tokens: protoTokens(e.usage.Tokens),
+		ServiceTier: clip(e.usage.ServiceTier), RawUsage: rawUsage(e.usage.Raw),
 		CostNano: int64(cost), PriceVersion: version,
 		UpstreamStatus: int32(e.ans.Status), UpstreamRequestId: e.ans.UpstreamRequestID,
 		FirstTokenMs: e.firstToken.Milliseconds(), DurationMs: end.Sub(e.start).Milliseconds(),

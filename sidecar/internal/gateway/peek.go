@@ -15,6 +15,10 @@ const (
 	// imageTokens is what an image is taken for: about a 1,200 x 900 picture by Anthropic's width x height / 750, and
 	// above OpenAI's 85 + 8 tiles x 170.
 	imageTokens = 1_500
+	// searchesLikely is how many searches are reserved for a tool without a bound, searchesMost for one with a high bound.
+	// More than was reserved becomes debt, as with tokens.
+	searchesLikely = 5
+	searchesMost   = 100
 	// choicesMax is OpenAI's bound on n.
 	choicesMax = 128
 	// outputMax bounds a cap on output tokens: above any model's window, below any overflow.
@@ -90,7 +94,7 @@ func peek(r *exchange.Request) *badField {
 var decisive = map[string]bool{
 	"model": true, "messages": true, "stream": true, "stream_options": true, "max_tokens": true,
 	"max_completion_tokens": true, "n": true, "tools": true, "functions": true, "input": true,
-	"max_output_tokens": true, "background": true,
+	"max_output_tokens": true, "background": true, "service_tier": true, "modalities": true, "web_search_options": true,
 }
 
 // folded is a name as servers see it that do not tell capitals apart, such as those in Go. A long s is an s to them.
@@ -148,6 +152,21 @@ func peekChat(r *exchange.Request, name string, v gjson.Result) *badField {
 	case "tools":
 		r.Tools = v.IsArray() && len(v.Raw) > 2
 		r.InputBytes += int64(len(v.Raw))
+		v.ForEach(func(_, tool gjson.Result) bool {
+			if kind := tool.Get("type").Str; strings.HasPrefix(kind, "web_search") {
+				r.WebSearches += searchesOf(tool.Get("max_uses"))
+			}
+			return true
+		})
+	case "web_search_options": // of models that search once, always
+		r.WebSearches++
+	case "service_tier":
+		r.ServiceTier = v.Str
+	case "modalities":
+		v.ForEach(func(_, m gjson.Result) bool {
+			r.AudioAnswer = r.AudioAnswer || m.Str == "audio"
+			return true
+		})
 	case "functions":
 		r.Tools = true
 		r.InputBytes += int64(len(v.Raw))
@@ -156,6 +175,14 @@ func peekChat(r *exchange.Request, name string, v gjson.Result) *badField {
 		r.InputBytes += int64(len(v.Raw))
 	}
 	return nil
+}
+
+// searchesOf is how many searches are reserved for a tool that may search so often.
+func searchesOf(usesMax gjson.Result) int64 {
+	if usesMax.Type != gjson.Number {
+		return searchesLikely
+	}
+	return min(max(usesMax.Int(), 0), searchesMost)
 }
 
 func peekStream(r *exchange.Request, name string, v gjson.Result) *badField {
@@ -222,6 +249,9 @@ func peekMessage(r *exchange.Request, m gjson.Result) {
 			case "image_url":
 				r.Vision = true
 				r.InputExtra += imageTokens
+			case "input_audio":
+				r.Audio = true
+				r.InputBytes += int64(len(part.Raw))
 			default:
 				r.InputBytes += int64(len(part.Raw))
 			}

@@ -23,11 +23,14 @@ var _ interface {
 	adapter.Replayer
 } = native{}
 
+// ownProvider is OpenAI itself.
+const ownProvider = "openai"
+
 // Speak implements adapter.Speaker. Azure does not have the Responses API below the paths of its deployments.
 func (a *Adapter) Speak(dialect exchange.Dialect, d *exchange.Deployment) adapter.Adapter {
 	switch {
 	case dialect != exchange.ResponsesDialect:
-	case d.Provider == "openai", d.Provider == azureProvider && !strings.Contains(d.BaseURL, "/deployments/"):
+	case d.Provider == ownProvider, d.Provider == azureProvider && !strings.Contains(d.BaseURL, "/deployments/"):
 		return native{a}
 	}
 	return nil
