@@ -96,7 +96,7 @@ func (a *attempt) answer(ad adapter.Adapter, r *exchange.Request, note adapter.A
 	}
 	if isHTML(h) {
 		b.abort()
-		return fail(exchange.FailInvalid, "the provider answered with a web page")
+		return failPage()
 	}
 	if streaming {
 		return a.openStream(h, src, b, ad, r, note)
@@ -126,7 +126,7 @@ func (a *attempt) complete(src source, b *body) ([]byte, *exchange.Failure) {
 		return nil, fail(exchange.FailInvalid, "the provider's answer is empty")
 	}
 	if body[0] == '<' {
-		return nil, fail(exchange.FailInvalid, "the provider answered with a web page")
+		return nil, failPage()
 	}
 	return body, nil
 }

@@ -239,8 +239,8 @@ func TestOpenStream(t *testing.T) {
 			part(zipped(text)) + lastPart, false, want, 0, ""},
 		{"json", plain(200, "application/json", `{"id":"c1","model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"hi"},`+
 			`"finish_reason":"length"}],"usage":{"completion_tokens":3}}`), false,
-			event(`{"object":"chat.completion.chunk","id":"c1","model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":"hi"},"finish_reason":null}]}`) +
-				event(`{"object":"chat.completion.chunk","id":"c1","model":"m","choices":[{"index":0,"delta":{},"finish_reason":"length"}]}`) +
+			event(`{"object":"chat.completion.chunk","id":"c1","model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":"hi"},"finish_reason":null}],"usage":null}`) +
+				event(`{"object":"chat.completion.chunk","id":"c1","model":"m","choices":[{"index":0,"delta":{},"finish_reason":"length"}],"usage":null}`) +
 				event(`{"object":"chat.completion.chunk","id":"c1","model":"m","choices":[],"usage":{"completion_tokens":3}}`) + done, 0, ""},
 
 		{"json error", plain(200, "application/json", "\n{\"error\":\"busy\"}"), false, "", exchange.FailOverloaded, "busy"},

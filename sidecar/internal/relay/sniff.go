@@ -35,7 +35,7 @@ func (a *attempt) openStream(h *fasthttp.ResponseHeader, src source, b *body, ad
 	switch {
 	case first[0] == '<':
 		b.abort()
-		return fail(exchange.FailInvalid, "the provider answered with a web page")
+		return failPage()
 	case first[0] == '{' && !isObjects(h):
 		doc, f := a.document(s, first)
 		if f != nil {
