@@ -58,6 +58,10 @@ type Request struct {
 	Tools         bool
 	JSONSchema    bool
 	Vision        bool
+	Audio         bool     // the prompt holds audio
+	AudioAnswer   bool     // the answer may be spoken
+	WebSearches   int64    // that the provider may make, as far as it is known before
+	ServiceTier   string   // asked for; "" or auto leaves it to the provider
 	AllowDropped  []string // members of the body that may go where they cannot be honoured
 	Feature       string   // x-gw-feature, or metadata.feature
 	RunID         string   // x-gw-run-id, empty when none
