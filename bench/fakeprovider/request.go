@@ -12,6 +12,7 @@ type Endpoint string
 // The endpoints.
 const (
 	EndpointChat        Endpoint = "chat"         // POST /v1/chat/completions
+	EndpointResponses   Endpoint = "responses"    // POST /v1/responses
 	EndpointMessages    Endpoint = "messages"     // POST /v1/messages
 	EndpointEmbeddings  Endpoint = "embeddings"   // POST /v1/embeddings
 	EndpointCountTokens Endpoint = "count_tokens" // POST /v1/messages/count_tokens
@@ -19,7 +20,7 @@ const (
 )
 
 func endpoints() []Endpoint {
-	return []Endpoint{EndpointChat, EndpointMessages, EndpointEmbeddings, EndpointCountTokens, EndpointModels}
+	return []Endpoint{EndpointChat, EndpointResponses, EndpointMessages, EndpointEmbeddings, EndpointCountTokens, EndpointModels}
 }
 
 // Weights of the token rule, see promptCount.
@@ -108,6 +109,8 @@ func parseRequest(endpoint Endpoint, body []byte) (request, *refusal) {
 	switch endpoint {
 	case EndpointChat:
 		return req, req.parseChat(root)
+	case EndpointResponses:
+		return req, req.parseResponses(root)
 	case EndpointMessages, EndpointCountTokens:
 		return req, req.parseMessages(root, endpoint)
 	case EndpointEmbeddings:
