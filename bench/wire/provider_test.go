@@ -154,10 +154,3 @@ func answer(status, contentType, body string) []byte {
 	b.WriteString("Content-Length: " + itoa(len(body)) + "\r\n\r\n" + body)
 	return b.Bytes()
 }
-
-// forget drops the requests that a name got.
-func (p *provider) forget(name string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.asked, name)
-}

@@ -48,21 +48,22 @@ func TestFixtures(t *testing.T) {
 				s := scene{f, d, c}
 				p.will(s.name(), play{f.raw, c, f.closes})
 				scenes = append(scenes, s)
-				targets = append(targets, target{s.name(), p.base(s.name()), deploymentOf(f, d)})
+				targets = append(targets, target{s.name(), p.base(s.name()) + under(f), deploymentOf(f, d)})
 			}
 		}
 	}
 	for _, s := range scenes {
 		if s.d.name == "chat" && s.c == whole && s.f.API != "embeddings" && s.f.Want.Error != nil {
-			first := target{"first-" + s.f.id(), p.base("first-" + s.f.id()), deploymentOf(s.f, s.d)}
+			first := target{"first-" + s.f.id(), p.base("first-"+s.f.id()) + under(s.f), deploymentOf(s.f, s.d)}
 			p.will(first.name, play{s.f.raw, split, s.f.closes})
 			targets = append(targets, first)
 			chains["chain-"+s.f.id()] = [2]string{first.name, second.name}
 		}
 	}
+	targets = append(targets, probes(p, targets)...)
 	org, secrets := organisation(targets, chains)
 	st := start(t, org, secrets)
-	missing := st.missing(t, p, targets)
+	missing := st.missing(t, targets)
 
 	t.Run("replay", func(t *testing.T) {
 		for _, s := range scenes {
@@ -116,8 +117,22 @@ func skipMissing(t *testing.T, missing map[string]bool, names ...string) {
 	}
 }
 
+// probes are one target for each provider: a request to it tells whether the sidecar has that.
+func probes(p *provider, targets []target) (out []target) {
+	seen := map[string]bool{}
+	for _, x := range targets {
+		if !seen[x.provider] {
+			seen[x.provider] = true
+			name := "probe-" + x.provider
+			p.will(name, play{raw: answer("404 Not Found", "application/json", "{}")})
+			out = append(out, target{name, p.base(name), x.deployment})
+		}
+	}
+	return out
+}
+
 // missing are the dialects and providers that the sidecar does not have.
-func (s *stack) missing(t *testing.T, p *provider, targets []target) map[string]bool {
+func (s *stack) missing(t *testing.T, targets []target) map[string]bool {
 	t.Helper()
 	none := map[string]bool{}
 	for _, d := range dialects() {
@@ -125,19 +140,16 @@ func (s *stack) missing(t *testing.T, p *provider, targets []target) map[string]
 			none[d.name] = true
 		}
 	}
-	tried := map[string]bool{}
 	for _, x := range targets {
-		if tried[x.provider] || strings.Contains(x.name, "--messages") || strings.Contains(x.name, "--responses") {
+		if !strings.HasPrefix(x.name, "probe-") {
 			continue
 		}
-		tried[x.provider] = true
 		s.do(t, "/v1/chat/completions", object(map[string]any{
 			"model": x.name, "max_tokens": 9, "messages": []any{map[string]any{"role": "user", "content": "?"}},
 		}))
 		if strings.Contains(s.sidecar.text(), fmt.Sprintf(`provider \"%s\" is not known to this version`, x.provider)) {
 			none[x.provider] = true
 		}
-		p.forget(x.name)
 	}
 	for name := range none {
 		t.Logf("MISSING: the sidecar has no %s", name)

@@ -106,6 +106,14 @@ func deploymentOf(f *fixture, d *dialect) deployment {
 	}
 }
 
+// under is what follows in the base URL of a fixture's deployment.
+func under(f *fixture) string {
+	if f.API == "ollama /api/chat" { // Ollama's own API is known by it
+		return "/api"
+	}
+	return ""
+}
+
 // Prices of everything, in dollars a million tokens.
 const prices = "input: 3.00, cache_read: 0.30, cache_write_5m: 3.75, cache_write_1h: 6.00, output: 15.00"
 

@@ -101,6 +101,9 @@ type Stream interface {
 	Delivered() Delivered
 }
 
+// Pinger is a Stream whose dialect has an event of its own that shows a waiting caller that the stream lives.
+type Pinger interface{ Ping() string }
+
 // Progress is what an event meant.
 type Progress struct {
 	Real    bool              // text, tool-call bytes or reasoning was appended

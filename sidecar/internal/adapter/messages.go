@@ -10,6 +10,9 @@ import (
 // what other vendors' models think. Their own providers get back what stands behind it; Claude would refuse it.
 const ForeignMark = "sluice1."
 
+// MessagesPing is the Messages API's event that says nothing. Its clients give a silent stream up.
+const MessagesPing = "event: ping\ndata: {\"type\": \"ping\"}\n\n"
+
 // MessagesError is what an error event of the Messages API says.
 type MessagesError struct {
 	Message, Type, Code string

@@ -21,7 +21,7 @@ func TestRefusalsInTheCallersDialect(t *testing.T) {
 		status       int
 		kind         string // Anthropic's; "" for OpenAI's dialect
 	}{
-		"count_tokens":                 {"POST", "/v1/messages/count_tokens", nil, 404, "not_found_error"},
+		"batches":                      {"POST", "/v1/messages/batches", nil, 404, "not_found_error"},
 		"batches, by version":          {"GET", "/v1/files", anthropic, 404, "not_found_error"},
 		"by key":                       {"GET", "/v1/files", []string{"x-api-key", appKey}, 404, "not_found_error"},
 		"stored responses":             {"GET", "/v1/responses/resp_1", []string{"x-api-key", appKey}, 404, ""},

@@ -15,10 +15,6 @@ const (
 	// imageTokens is what an image is taken for: about a 1,200 x 900 picture by Anthropic's width x height / 750, and
 	// above OpenAI's 85 + 8 tiles x 170.
 	imageTokens = 1_500
-	// searchesLikely is how many searches are reserved for a tool without a bound, searchesMost for one with a high bound.
-	// More than was reserved becomes debt, as with tokens.
-	searchesLikely = 5
-	searchesMost   = 100
 	// choicesMax is OpenAI's bound on n.
 	choicesMax = 128
 	// outputMax bounds a cap on output tokens: above any model's window, below any overflow.
@@ -114,6 +110,7 @@ func peekMember(r *exchange.Request, name string, v gjson.Result) *badField {
 			r.Feature = f.Str
 		}
 	}
+	peekPrice(r, name, v)
 	switch {
 	case r.Operation == exchange.Embeddings:
 		return peekEmbedding(r, name, v)
@@ -152,21 +149,6 @@ func peekChat(r *exchange.Request, name string, v gjson.Result) *badField {
 	case "tools":
 		r.Tools = v.IsArray() && len(v.Raw) > 2
 		r.InputBytes += int64(len(v.Raw))
-		v.ForEach(func(_, tool gjson.Result) bool {
-			if kind := tool.Get("type").Str; strings.HasPrefix(kind, "web_search") {
-				r.WebSearches += searchesOf(tool.Get("max_uses"))
-			}
-			return true
-		})
-	case "web_search_options": // of models that search once, always
-		r.WebSearches++
-	case "service_tier":
-		r.ServiceTier = v.Str
-	case "modalities":
-		v.ForEach(func(_, m gjson.Result) bool {
-			r.AudioAnswer = r.AudioAnswer || m.Str == "audio"
-			return true
-		})
 	case "functions":
 		r.Tools = true
 		r.InputBytes += int64(len(v.Raw))
@@ -175,14 +157,6 @@ func peekChat(r *exchange.Request, name string, v gjson.Result) *badField {
 		r.InputBytes += int64(len(v.Raw))
 	}
 	return nil
-}
-
-// searchesOf is how many searches are reserved for a tool that may search so often.
-func searchesOf(usesMax gjson.Result) int64 {
-	if usesMax.Type != gjson.Number {
-		return searchesLikely
-	}
-	return min(max(usesMax.Int(), 0), searchesMost)
 }
 
 func peekStream(r *exchange.Request, name string, v gjson.Result) *badField {

@@ -309,7 +309,11 @@ func (s *Stream) write(p []byte) (int, error) {
 
 // beat is called from inside the wait for the provider: the caller has seen nothing for a while.
 func (s *Stream) beat(time.Time) error {
-	_, err := s.write([]byte(sse.KeepAlive))
+	alive := sse.KeepAlive
+	if p, ok := s.st.(adapter.Pinger); ok {
+		alive = p.Ping()
+	}
+	_, err := s.write([]byte(alive))
 	return err
 }
 

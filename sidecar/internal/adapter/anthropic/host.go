@@ -5,6 +5,7 @@ import (
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
+	"github.com/sluice-gateway/sluice/sidecar/internal/sse"
 )
 
 // Host is how a place that serves Claude takes Messages requests. The zero Host is Anthropic's own API; others, such as
@@ -119,6 +120,14 @@ func (u unwrapped) Event(dst, name, data []byte) ([]byte, adapter.Progress) {
 		return dst, adapter.Progress{}
 	}
 	return u.Stream.Event(dst, nil, inner)
+}
+
+// Ping implements adapter.Pinger.
+func (u unwrapped) Ping() string {
+	if p, ok := u.Stream.(adapter.Pinger); ok {
+		return p.Ping()
+	}
+	return sse.KeepAlive
 }
 
 func (h *Host) unwrap(s adapter.Stream) adapter.Stream {

@@ -113,7 +113,9 @@ func TestHosts(t *testing.T) {
 	if f := ad.Failure(418, http.Header{}.Get, nil); f.Kind != exchange.FailOverloaded {
 		t.Errorf("%+v", f)
 	}
-	wrap := func(ev string) []byte { return []byte(`{"bytes":"` + base64.StdEncoding.EncodeToString([]byte(ev)) + `"}`) }
+	wrap := func(ev string) []byte {
+		return []byte(`{"bytes":"` + base64.StdEncoding.EncodeToString([]byte(ev)) + `"}`)
+	}
 	for name, s := range map[string]adapter.Stream{"native": ad.Stream(r, note), "chat": NewAt(h).Stream(chat, note)} {
 		out, p := s.Event(nil, []byte("chunk"), wrap(evHello))
 		if !p.Real || !strings.Contains(string(out), "Hel") {
@@ -137,8 +139,8 @@ func TestForeignThinking(t *testing.T) {
 	}
 	for in, want := range map[string]string{
 		`{"role":"user","content":"a"},{"role":"assistant", "content" : [` + ours + `,` + hidden + `,` + theirs + `,{"type":"text","text":"b"}], "x":1}`: `{"role":"user","content":"a"},{"role":"assistant", "content" : [` + theirs + `,{"type":"text","text":"b"}], "x":1}`,
-		`{"role":"user","content":"a"},{"role":"assistant","content":[` + ours + `]},{"role":"user","content":"c"}`:                                       `{"role":"user","content":"a"},{"role":"user","content":"c"}`,
-		`{"role":"user","content":[{"type":"text","text":"sluice1."}]}`:                                                                                   `{"role":"user","content":[{"type":"text","text":"sluice1."}]}`,
+		`{"role":"user","content":"a"},{"role":"assistant","content":[` + ours + `]},{"role":"user","content":"c"}`:                                      `{"role":"user","content":"a"},{"role":"user","content":"c"}`,
+		`{"role":"user","content":[{"type":"text","text":"sluice1."}]}`:                                                                                  `{"role":"user","content":[{"type":"text","text":"sluice1."}]}`,
 	} {
 		call, f := New().Speak(exchange.MessagesDialect, nil).Request(native(body(in)), &exchange.Deployment{Model: "m"}, nil)
 		if f != nil || string(call.Body) != body(want) {

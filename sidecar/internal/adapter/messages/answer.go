@@ -48,6 +48,9 @@ var sentNames = map[string]string{
 	"parallel_tool_calls": "tool_choice.disable_parallel_tool_use",
 }
 
+// Param is the caller's name of a member of a chat request.
+func Param(chat string) string { return cmp.Or(sentNames[chat], chat) }
+
 // asSent names the member at fault as the caller knows it. Messages are numbered otherwise there.
 func asSent(f *exchange.Failure) *exchange.Failure {
 	if f == nil || f.Param == "" {
@@ -56,8 +59,8 @@ func asSent(f *exchange.Failure) *exchange.Failure {
 	name, rest, _ := strings.Cut(f.Param, ".")
 	name, _, _ = strings.Cut(name, "[")
 	sent := *f
-	switch known := sentNames[name]; {
-	case known != "":
+	switch known := Param(name); {
+	case known != name:
 		sent.Param = known
 	case name == "messages":
 		sent.Param = name

@@ -73,6 +73,9 @@ func interleaved() *exchange.Failure {
 	return &exchange.Failure{Kind: exchange.FailInvalid, Message: "the provider's tool calls are interleaved"}
 }
 
+// Ping implements adapter.Pinger.
+func (s *stream) Ping() string { return adapter.MessagesPing }
+
 // Abort implements adapter.Stream.
 func (s *stream) Abort(dst []byte, f *exchange.Failure) []byte {
 	s.chat = s.Stream.Abort(s.chat[:0], f)

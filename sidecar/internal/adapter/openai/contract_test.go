@@ -99,21 +99,25 @@ func replayFixture(t *testing.T, w want) {
 				if w.API == "embeddings" {
 					r.Operation = exchange.Embeddings
 				}
-				got := overRelay(t, raw, size, r)
-				switch {
-				case w.Want.Status != http.StatusOK:
-					checkRefusal(t, w, got)
-				case w.Want.Error != nil:
-					checkBroken(t, w, got)
-				case got.failure != nil:
-					t.Fatalf("failure: %+v", got.failure)
-				case w.Stream:
-					checkStream(t, w, got)
-				default:
-					checkWhole(t, w, got)
-				}
+				judge(t, w, overRelay(t, raw, size, r))
 			})
 		}
+	}
+}
+
+func judge(t *testing.T, w want, got relayed) {
+	t.Helper()
+	switch {
+	case w.Want.Status != http.StatusOK:
+		checkRefusal(t, w, got)
+	case w.Want.Error != nil:
+		checkBroken(t, w, got)
+	case got.failure != nil:
+		t.Fatalf("failure: %+v", got.failure)
+	case w.Stream:
+		checkStream(t, w, got)
+	default:
+		checkWhole(t, w, got)
 	}
 }
 
@@ -208,6 +212,9 @@ func checkStream(t *testing.T, w want, got relayed) {
 	checkUsage(t, w, got.usage)
 	s := readStream(t, got.run, false)
 	check(t, w, s)
+	if x := w.Want.Reasoning; x != "" && bytes.Contains(got.out, []byte(`"reasoning":"`+x[:1])) {
+		t.Errorf("reasoning under a second name: %s", got.out)
+	}
 	if !got.asked {
 		if s.usage != nil || bytes.Contains(got.out, []byte("x_gateway")) {
 			t.Errorf("usage %+v to a caller who did not ask", s.usage)
@@ -229,7 +236,8 @@ func checkStream(t *testing.T, w want, got relayed) {
 // checkBroken checks a stream that broke after it began: what had come, and then one error, which is the last word.
 func checkBroken(t *testing.T, w want, got relayed) {
 	t.Helper()
-	checkFailed(t, w, got.failure)
+	caller := told(got.failure)
+	checkFailed(t, w, &caller)
 	checkUsage(t, w, got.usage)
 	at := bytes.LastIndex(got.out, []byte("data: "))
 	if at < 0 {

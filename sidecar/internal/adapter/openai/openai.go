@@ -25,7 +25,13 @@ func (*Adapter) Request(r *exchange.Request, d *exchange.Deployment, secret []by
 	if !isObject(r.Body, v) {
 		return adapter.Call{}, &exchange.Failure{Kind: exchange.FailRequest, Code: "invalid_json", Message: "the body is no JSON object"}
 	}
-	body, f := outgoing(r, d, v)
+	var body []byte
+	var f *exchange.Failure
+	if ollamaOwn(d) {
+		path, body, f = ollamaCall(r, d)
+	} else {
+		body, f = outgoing(r, d, v)
+	}
 	if f != nil {
 		return adapter.Call{}, f
 	}

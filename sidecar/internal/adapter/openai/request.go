@@ -107,15 +107,19 @@ func (q *request) member(c *cursor) (keep bool, f *exchange.Failure) {
 		if adapter.Harmless(name, gjson.ParseBytes(q.r.Body[c.value.from:c.value.to])) || slices.Contains(q.r.AllowDropped, name) {
 			return false, nil
 		}
-		return false, &exchange.Failure{
-			Kind: exchange.FailUnsupported, Param: name, Message: fmt.Sprintf("this deployment cannot honour %s", name),
-		}
+		return false, refuse(name)
 	}
 	if name == "stop" && q.w.stops && isText(q.r.Body, c.value) {
 		q.edits.set(span{c.value.from, c.value.from}, "[")
 		q.edits.set(span{c.value.to, c.value.to}, "]")
 	}
 	return true, nil
+}
+
+func refuse(param string) *exchange.Failure {
+	return &exchange.Failure{
+		Kind: exchange.FailUnsupported, Param: param, Message: fmt.Sprintf("this deployment cannot honour %s", param),
+	}
 }
 
 // cannot reports whether the deployment cannot honour a member.

@@ -104,6 +104,9 @@ func (s *stream) event(dst, name, data []byte) ([]byte, *exchange.Failure) {
 		}
 		v = c.value
 	}
+	if own := fromOllama(data, s.r, true); len(own) != len(data) {
+		data, v = own, whole(own)
+	}
 	s.begin(data)
 	if string(name) == "error" {
 		return dst, errorEvent(s.raw(v))
