@@ -36,8 +36,15 @@ type Request struct {
 	Native []byte
 	// NativeOnly is set when Native could not be turned into a chat request: no other deployment can serve it.
 	NativeOnly *Failure
-	Model      string // the alias, as sent
-	Stream     bool
+	// What the head of a Messages request says, for deployments that speak the dialect themselves.
+	APIVersion string // anthropic-version
+	Betas      string // anthropic-beta, comma separated
+	Query      string // beta=true when that stood behind the path
+	// InputEstimate is what the prompt is taken for at the deployment that is asked, in tokens: some answers state it
+	// before the provider does.
+	InputEstimate int64
+	Model         string // the alias, as sent
+	Stream        bool
 	// IncludeUsage is stream_options.include_usage: the caller wants the usage chunk.
 	IncludeUsage bool
 	MaxOutput    int64 // the caller's cap on output tokens, 0 when none was sent
@@ -51,6 +58,10 @@ type Request struct {
 	Tools         bool
 	JSONSchema    bool
 	Vision        bool
+	Audio         bool     // the prompt holds audio
+	AudioAnswer   bool     // the answer may be spoken
+	WebSearches   int64    // that the provider may make, as far as it is known before
+	ServiceTier   string   // asked for; "" or auto leaves it to the provider
 	AllowDropped  []string // members of the body that may go where they cannot be honoured
 	Feature       string   // x-gw-feature, or metadata.feature
 	RunID         string   // x-gw-run-id, empty when none
@@ -63,7 +74,7 @@ type Deployment struct {
 	Provider      string // openai, anthropic, azure, bedrock, gemini, vertex, compatible
 	Vendor        string // compatible: whose server it is, empty for any
 	Project       string // vertex
-	APIVersion    string // azure, anthropic: empty for the newest that is known
+	APIVersion    string // azure, anthropic; empty for the one the adapter was made for
 	BaseURL       string // up to and without /chat/completions or /messages
 	Model         string // the provider's name
 	Credential    string // name, empty for none

@@ -109,6 +109,9 @@ type attempt struct {
 func (g *Gateway) begin(c *fasthttp.RequestCtx, op exchange.Operation) *flow {
 	f := &flow{c: c, began: time.Now(), speaks: dialectOf(&c.Request.Header)}
 	f.req.Operation = op
+	if string(pathOf(c.Request.Header.RequestURI())) == pathResponses {
+		f.req.Dialect = exchange.ResponsesDialect
+	}
 	f.req.CreatedUnix = f.began.Unix()
 	f.req.ID = requestID(c)
 	f.rules = g.Policy.Rules()

@@ -45,6 +45,10 @@ func (t *translation) message(at place, m gjson.Result) *exchange.Failure {
 	switch m.Get("role").Str {
 	case "system", "developer":
 		return parts(at, m.Get("content"), false, textOnly, func(block []byte) {
+			if t.turns.any() && takesSystemLater(t.model) {
+				t.turns.block("system", block)
+				return
+			}
 			if len(t.system) > 0 {
 				t.system = append(t.system, ',')
 			}
