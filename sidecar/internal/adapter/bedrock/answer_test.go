@@ -252,6 +252,7 @@ func TestNative(t *testing.T) {
 	ad := New().Speak(exchange.MessagesDialect, d)
 	r := chat(true)
 	r.Dialect = exchange.MessagesDialect
+	r.Query = "beta=true"
 	r.Betas = "claude-code-20250219,interleaved-thinking-2025-05-14"
 	r.Native = []byte(`{"model":"smart","stream":true,"max_tokens":5,"messages":[{"role":"user","content":"hi"}],"top_k":3}`)
 	call, f := ad.Request(r, d, nil)
