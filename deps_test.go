@@ -28,8 +28,13 @@ var forbidden = []struct{ from, to, why string }{
 	{"quotad/internal/alert", "quotad/internal/api", "edges do not know each other"},
 	{"sidecar/internal/exchange", "sidecar/internal", "nouns are a leaf"},
 	{"sidecar/internal/sse", "sidecar", "framing is a leaf"},
+	{"sidecar/internal/jsonseq", "sidecar", "framing is a leaf"},
+	{"sidecar/internal/eventstream", "sidecar", "framing is a leaf"},
 	{"sidecar/internal/adapter", "sidecar/internal/relay", "adapters own no connection"},
 	{"sidecar/internal/adapter", "sidecar/internal/gateway", "adapters know nothing of callers' connections"},
+	{"sidecar/internal/adapter", "sidecar/internal/credential", "adapters make calls; what needs time or network to authorize them comes later"},
+	{"sidecar/internal/credential", "sidecar/internal/relay", "tokens are fetched by their issuers' libraries"},
+	{"sidecar/internal/credential", "sidecar/internal/gateway", "rooms do not know the edge"},
 	{"sidecar/internal/relay", "sidecar/internal/gateway", "the relay never sees a request context"},
 	{"sidecar/internal/policy", "sidecar/internal/gateway", "rooms do not know the edge"},
 	{"sidecar/internal/route", "sidecar/internal/relay", "the router decides, the relay does"},
@@ -37,6 +42,9 @@ var forbidden = []struct{ from, to, why string }{
 	{"sidecar/breaker", "sidecar/internal", "the simulator drives it without the sidecar"},
 	{"bench/fakeprovider", "sidecar", "a witness shares no code with the accused"},
 	{"bench/fakeprovider", "quotad", "a witness shares no code with the accused"},
+	{"bench/wire/cost", "sidecar", "a witness shares no code with the accused"},
+	{"bench/wire/cost", "quotad", "a witness shares no code with the accused"},
+	{"quotad/internal/pricelist", "quotad/internal/replica", "it reads files, and knows the registry's nouns alone"},
 }
 
 const module = "github.com/sluice-gateway/sluice/"

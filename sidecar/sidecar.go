@@ -22,7 +22,10 @@ import (
 	quotav1 "github.com/sluice-gateway/sluice/proto/gen/quota/v1"
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/anthropic"
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/bedrock"
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/gemini"
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/openai"
+	"github.com/sluice-gateway/sluice/sidecar/internal/credential"
 	"github.com/sluice-gateway/sluice/sidecar/internal/estimate"
 	"github.com/sluice-gateway/sluice/sidecar/internal/gateway"
 	"github.com/sluice-gateway/sluice/sidecar/internal/link"
@@ -45,18 +48,19 @@ type Sidecar struct {
 	build string
 	log   *zap.Logger
 
-	policy  *policy.Store
-	lease   *lease.Client
-	usage   *usage.Recorder
-	rollups *usage.Querier
-	router  *route.Router
-	relay   *relay.Client
-	watch   *relay.Watcher
-	link    *link.Link
-	gateway *gateway.Gateway
-	server  *gateway.Server
-	metrics *prometheus.Registry
-	certs   *certificates // nil with Dev
+	policy      *policy.Store
+	lease       *lease.Client
+	usage       *usage.Recorder
+	rollups     *usage.Querier
+	router      *route.Router
+	relay       *relay.Client
+	watch       *relay.Watcher
+	link        *link.Link
+	credentials *credential.Room
+	gateway     *gateway.Gateway
+	server      *gateway.Server
+	metrics     *prometheus.Registry
+	certs       *certificates // nil with Dev
 
 	data, ops, unix net.Listener
 	acked           atomic.Uint64 // newest snapshot in force
@@ -112,6 +116,7 @@ func (s *Sidecar) open() error {
 		}
 		tlsConfig = s.certs.config
 	}
+	s.credentials = credential.New(s.cfg.Host.Dial)
 	s.link = link.New(link.Config{Addresses: s.cfg.Quotad, TLS: tlsConfig, Dial: s.dialQuotad()}, s, s.log.Named("link"))
 	secret, err := readSecret(s.cfg.DefaultKeyFile)
 	if err != nil {
@@ -120,9 +125,11 @@ func (s *Sidecar) open() error {
 	s.gateway = &gateway.Gateway{
 		Policy: s.policy, Lease: s.lease, Estimate: estimate.New(), Route: s.router, Relay: s.relay, Watch: s.watch,
 		Adapters: map[string]adapter.Adapter{
-			"openai": openai.New(), "compatible": openai.New(), "anthropic": anthropic.New(),
+			"openai": openai.New(), "azure": openai.New(), "compatible": openai.New(), "anthropic": anthropic.New(),
+			"bedrock": bedrock.New(), "gemini": gemini.New(), "vertex": gemini.NewVertex(),
 		},
-		Usage: s.usage, Rollups: s.rollups, Metrics: gateway.NewMetrics(s.metrics), Log: s.log.Named("gateway"),
+		Credentials: s.credentials,
+		Usage:       s.usage, Rollups: s.rollups, Metrics: gateway.NewMetrics(s.metrics), Log: s.log.Named("gateway"),
 		Connected: func() bool { return s.link.State().Connected }, DefaultSecret: secret,
 	}
 	s.server = gateway.NewServer(s.gateway)
@@ -272,6 +279,9 @@ func (s *Sidecar) Close() error {
 		if l != nil {
 			_ = l.Close() // mostly closed by its server already
 		}
+	}
+	if s.credentials != nil {
+		s.credentials.Close()
 	}
 	if s.usage != nil {
 		err = errors.Join(err, s.usage.Close())

@@ -95,7 +95,7 @@ func (s Settings) list() []Setting {
 type Rule struct {
 	Model    string   `json:"model,omitempty"`
 	Key      string   `json:"key,omitempty"`      // a key's name
-	Endpoint string   `json:"endpoint,omitempty"` // chat, messages, embeddings, count_tokens
+	Endpoint string   `json:"endpoint,omitempty"` // chat, responses, messages, embeddings, count_tokens
 	Next     int64    `json:"next,omitempty"`
 	Every    int64    `json:"every,omitempty"`
 	For      Duration `json:"for,omitempty"`

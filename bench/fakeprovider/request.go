@@ -12,6 +12,7 @@ type Endpoint string
 // The endpoints.
 const (
 	EndpointChat        Endpoint = "chat"         // POST /v1/chat/completions
+	EndpointResponses   Endpoint = "responses"    // POST /v1/responses
 	EndpointMessages    Endpoint = "messages"     // POST /v1/messages
 	EndpointEmbeddings  Endpoint = "embeddings"   // POST /v1/embeddings
 	EndpointCountTokens Endpoint = "count_tokens" // POST /v1/messages/count_tokens
@@ -19,7 +20,7 @@ const (
 )
 
 func endpoints() []Endpoint {
-	return []Endpoint{EndpointChat, EndpointMessages, EndpointEmbeddings, EndpointCountTokens, EndpointModels}
+	return []Endpoint{EndpointChat, EndpointResponses, EndpointMessages, EndpointEmbeddings, EndpointCountTokens, EndpointModels}
 }
 
 // Weights of the token rule, see promptCount.
@@ -59,6 +60,7 @@ type request struct {
 	toolMode     toolMode
 	toolName     string // for toolNamed
 	parallel     bool
+	document     gjson.Result // the JSON schema that the text must be of; absent for prose
 	embed        embedRequest
 }
 
@@ -108,6 +110,8 @@ func parseRequest(endpoint Endpoint, body []byte) (request, *refusal) {
 	switch endpoint {
 	case EndpointChat:
 		return req, req.parseChat(root)
+	case EndpointResponses:
+		return req, req.parseResponses(root)
 	case EndpointMessages, EndpointCountTokens:
 		return req, req.parseMessages(root, endpoint)
 	case EndpointEmbeddings:
@@ -157,6 +161,7 @@ func (req *request) parseChat(root gjson.Result) *refusal {
 	if p := root.Get("parallel_tool_calls"); p.Type == gjson.False {
 		req.parallel = false
 	}
+	req.document = root.Get("response_format.json_schema.schema")
 	messages := root.Get("messages")
 	if !messages.IsArray() || len(messages.Array()) == 0 {
 		return invalid("messages", "messages must be a non-empty array")
@@ -230,6 +235,7 @@ func (req *request) parseMessages(root gjson.Result, endpoint Endpoint) *refusal
 		req.prompt.messages += int64(len(system.Array()))
 		req.countContent(system)
 	}
+	req.document = root.Get("output_config.format.schema")
 	messages := root.Get("messages")
 	if !messages.IsArray() || len(messages.Array()) == 0 {
 		return invalid("messages", "messages: at least one message is required")

@@ -246,8 +246,11 @@ func (c *call) act() result {
 	served := c.usage(a.total(), &a)
 	withUsage := c.b.Fault != FaultNoUsage
 	data := openAIChat(c.names, &a, served, withUsage)
-	if c.dialect == anthropic {
+	switch {
+	case c.dialect == anthropic:
 		data = anthropicMessage(c.names, &a, served, withUsage)
+	case c.endpoint == EndpointResponses:
+		data = responsesAnswer(c.names, &a, served, withUsage)
 	}
 	// The steps of a JSON answer pass silently, and the tokens of all choices with them.
 	delay := c.b.First + times(c.b.Gap, max(0, a.perChoice()-1)/c.b.Burst)

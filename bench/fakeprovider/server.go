@@ -130,6 +130,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 	case path == "/v1/chat/completions" && r.Method == http.MethodPost:
 		s.serveAPI(w, r, EndpointChat, openAI)
+	case path == "/v1/responses" && r.Method == http.MethodPost:
+		s.serveAPI(w, r, EndpointResponses, openAI)
 	case path == "/v1/embeddings" && r.Method == http.MethodPost:
 		s.serveAPI(w, r, EndpointEmbeddings, openAI)
 	case path == "/v1/messages" && r.Method == http.MethodPost:

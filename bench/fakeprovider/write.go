@@ -159,8 +159,11 @@ func (c *call) stream(a *answer) result {
 }
 
 func (c *call) newStreamer(a *answer) streamer {
-	if c.dialect == anthropic {
+	switch {
+	case c.dialect == anthropic:
 		return newAnthropicStream(c.names, a, c.prompt, &c.b)
+	case c.endpoint == EndpointResponses:
+		return newResponsesStream(c.names, a, &c.b)
 	}
 	return newOpenAIStream(c.names, a, &c.req, &c.b)
 }

@@ -41,6 +41,15 @@ func TestParseOrgGivesCanonicalObjects(t *testing.T) {
 		"fx/2026-11": `{"EUR":0.915,"INR":88}`,
 		"price/2026-10": `{"valid_from":"2026-10-01T00:00:00Z","per_million_usd":{"mid":{"input":3,"cache_read":3,` +
 			`"cache_write_5m":3,"cache_write_1h":3,"output":12}}}`,
+		"price/2026-11": `{"valid_from":"2026-11-01T00:00:00Z","per_million_usd":{` +
+			`"claude":{"input":3,"cache_read":0.3,"cache_write_5m":3.75,"cache_write_1h":6,"output":15},` +
+			`"embed":{"input":0.02,"cache_read":0.02,"cache_write_5m":0.02,"cache_write_1h":0.02,"output":0},` +
+			`"long":{"input":1.25,"cache_read":0.125,"cache_write_5m":1.25,"cache_write_1h":1.25,"output":10,` +
+			`"audio_input":40,"audio_output":80.5,"image_input":5,"per_call_usd":{"web_search":0.01},` +
+			`"above":[{"tokens":200000,"input":2.5,"cache_read":0.25,"cache_write_5m":2.5,"cache_write_1h":2.5,"output":15,` +
+			`"audio_input":80,"audio_output":161,"image_input":10}],` +
+			`"service_tiers":{"batch":0.5,"flex":0.5,"priority":2.25}},` +
+			`"mid":{"input":2,"cache_read":0.2,"cache_write_5m":2.5,"cache_write_1h":4,"output":10}}}`,
 		"credential/openai-main": `{"provider":"openai"}`,
 		"deployment/claude-mid": `{"provider":"anthropic","base_url":"https://api.anthropic.com/v1",` +
 			`"model":"claude-mid-2026","credential":"anthropic-main","price":"claude"}`,
@@ -110,7 +119,7 @@ prices:
     per_million_usd: {}
 credentials:
   main: { provider: openai, value: sk-very-secret }
-  azure: { provider: azure }
+  azure: { provider: asure }
   other: { provider: anthropic }
 deployments:
   - id: a
@@ -187,11 +196,11 @@ teams:
 		`org.yaml:10: prices[p1]: price "p1" stands here a second time`,
 		`org.yaml:12: prices[p1].per_million_usd: is empty`,
 		`org.yaml:14: credentials.main.value: a secret never stands here`,
-		`org.yaml:15: credentials.azure.provider: "azure" is not supported in this version (supported: openai,`,
+		`org.yaml:15: credentials.azure.provider: "asure" is not allowed (allowed: openai, anthropic, azure,`,
 		`org.yaml:20: deployments[a].base_url: must not carry a user or password`,
 		`org.yaml:22: deployments[a].credential: no credential "mian" (known: azure, main, other)`,
 		`org.yaml:24: deployments[a].context_tokens: "many" is not a decimal number, like 2.50 (allowed: 1 to`,
-		`org.yaml:26: deployments[b].provider: "openia" is not allowed (allowed: openai, anthropic, compatible)`,
+		`org.yaml:26: deployments[b].provider: "openia" is not allowed (allowed: openai, anthropic, azure, bedrock,`,
 		`org.yaml:27: deployments[b].base_url: must begin with http:// or https://`,
 		`org.yaml:28: deployments[b].model: must be 1 to 256 bytes of text`,
 		`org.yaml:29: deployments[b].price: the newest price version, "p1", has no price "nope"`,

@@ -125,10 +125,13 @@ type Timeouts struct {
 type Deployment struct {
 	ID            string   `json:"-"`
 	Provider      string   `json:"provider"`
+	Vendor        string   `json:"vendor,omitempty"`      // compatible: whose server it is; empty: any that speaks OpenAI's dialect
+	Project       string   `json:"project,omitempty"`     // vertex: the Google Cloud project
+	APIVersion    string   `json:"api_version,omitempty"` // azure, anthropic: empty for what the sidecar knows best
 	BaseURL       string   `json:"base_url"`
 	Model         string   `json:"model"`
 	Credential    string   `json:"credential,omitempty"`
-	Region        string   `json:"region,omitempty"`
+	Region        string   `json:"region,omitempty"`  // bedrock, vertex: where the model runs; elsewhere for the reader
 	Account       string   `json:"account,omitempty"` // only teams of this account use it; empty: all
 	ContextTokens int64    `json:"context_tokens,omitempty"`
 	Capabilities  []string `json:"capabilities,omitempty"` // empty: all
@@ -136,22 +139,6 @@ type Deployment struct {
 	Price         string   `json:"price,omitempty"`
 	Unpriced      string   `json:"unpriced,omitempty"` // allow
 	Limits        *Limits  `json:"limits,omitempty"`   // rented from the provider
-}
-
-// PriceVersion is a price list in force from a moment until the next one's.
-type PriceVersion struct {
-	ID            string           `json:"-"`
-	ValidFrom     Time             `json:"valid_from"`
-	PerMillionUSD map[string]Price `json:"per_million_usd"`
-}
-
-// Price is in nano-dollars per million tokens.
-type Price struct {
-	Input        Nano `json:"input"`
-	CacheRead    Nano `json:"cache_read"`
-	CacheWrite5m Nano `json:"cache_write_5m"`
-	CacheWrite1h Nano `json:"cache_write_1h"`
-	Output       Nano `json:"output"`
 }
 
 // Credential names a provider secret. The secret itself is no part of the registry.

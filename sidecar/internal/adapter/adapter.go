@@ -6,6 +6,7 @@ import "github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 
 // Call is one upstream HTTP request.
 type Call struct {
+	Method string  // "" for POST
 	Path   string  // appended to the deployment's base URL, begins with "/"
 	Header []Field // without Host, Content-Length and hop-by-hop fields
 	Body   []byte
@@ -47,6 +48,26 @@ type Adapter interface {
 	Failure(status int, h Header, body []byte) *exchange.Failure
 }
 
+// Chooser is an Adapter of a provider that has models of several makers, some with dialects of their own.
+type Chooser interface {
+	// For returns the adapter that serves a deployment in the place of this one. It may be a Speaker.
+	For(d *exchange.Deployment) Adapter
+}
+
+// Speaker is an Adapter whose provider speaks other dialects than chat itself.
+type Speaker interface {
+	// Speak returns the adapter that serves callers of a dialect at a deployment byte for byte, the model's name aside:
+	// it reads r.Native. nil when the deployment does not speak it.
+	Speak(dialect exchange.Dialect, d *exchange.Deployment) Adapter
+}
+
+// Replayer is an adapter whose streams are no chat chunks. It makes one of an answer that came whole although a stream was
+// asked for: a stream without events, all of which comes at its end.
+type Replayer interface {
+	// Replay takes what Response made of the answer.
+	Replay(r *exchange.Request, body []byte, u exchange.Usage) Stream
+}
+
 // Face is an adapter towards callers of another dialect, before one towards OpenAI-dialect callers.
 type Face interface {
 	Adapter
@@ -79,6 +100,9 @@ type Stream interface {
 	// Delivered counts what was appended so far.
 	Delivered() Delivered
 }
+
+// Pinger is a Stream whose dialect has an event of its own that shows a waiting caller that the stream lives.
+type Pinger interface{ Ping() string }
 
 // Progress is what an event meant.
 type Progress struct {

@@ -9,19 +9,42 @@ type Operation uint8
 
 // The operations.
 const (
-	Chat Operation = iota + 1 // POST /v1/chat/completions
-	Embeddings
+	Chat        Operation = iota + 1 // POST /v1/chat/completions, and what is translated to it
+	Embeddings                       // POST /v1/embeddings
+	CountTokens                      // POST /v1/messages/count_tokens
+)
+
+// Dialect is the API the caller speaks.
+type Dialect uint8
+
+// The dialects.
+const (
+	ChatDialect      Dialect = iota // OpenAI's chat completions, and embeddings
+	MessagesDialect                 // Anthropic's Messages API
+	ResponsesDialect                // OpenAI's Responses API
 )
 
 // Request is the caller's request as far as the sidecar reads it. Body is never changed.
 type Request struct {
 	ID        string // x-request-id
 	Operation Operation
+	Dialect   Dialect
 	// CreatedUnix is when the request arrived, in seconds: adapters have no clock, and some answers need a time.
 	CreatedUnix int64
-	Body        []byte // the caller's JSON, valid until the attempt has been sent
-	Model       string // the alias, as sent
-	Stream      bool
+	Body        []byte // the caller's JSON, as a chat request when its dialect is another, made when it is needed; valid until the attempt has been sent
+	// Native is the caller's own JSON when its dialect is not chat: for deployments that speak it themselves.
+	Native []byte
+	// NativeOnly is set when Native could not be turned into a chat request: no other deployment can serve it.
+	NativeOnly *Failure
+	// What the head of a Messages request says, for deployments that speak the dialect themselves.
+	APIVersion string // anthropic-version
+	Betas      string // anthropic-beta, comma separated
+	Query      string // beta=true when that stood behind the path
+	// InputEstimate is what the prompt is taken for at the deployment that is asked, in tokens: some answers state it
+	// before the provider does.
+	InputEstimate int64
+	Model         string // the alias, as sent
+	Stream        bool
 	// IncludeUsage is stream_options.include_usage: the caller wants the usage chunk.
 	IncludeUsage bool
 	MaxOutput    int64 // the caller's cap on output tokens, 0 when none was sent
@@ -35,6 +58,10 @@ type Request struct {
 	Tools         bool
 	JSONSchema    bool
 	Vision        bool
+	Audio         bool     // the prompt holds audio
+	AudioAnswer   bool     // the answer may be spoken
+	WebSearches   int64    // that the provider may make, as far as it is known before
+	ServiceTier   string   // asked for; "" or auto leaves it to the provider
 	AllowDropped  []string // members of the body that may go where they cannot be honoured
 	Feature       string   // x-gw-feature, or metadata.feature
 	RunID         string   // x-gw-run-id, empty when none
@@ -44,7 +71,10 @@ type Request struct {
 // Deployment is one place a model runs.
 type Deployment struct {
 	ID            string
-	Provider      string // openai, anthropic, compatible
+	Provider      string // openai, anthropic, azure, bedrock, gemini, vertex, compatible
+	Vendor        string // compatible: whose server it is, empty for any
+	Project       string // vertex
+	APIVersion    string // azure, anthropic; empty for the one the adapter was made for
 	BaseURL       string // up to and without /chat/completions or /messages
 	Model         string // the provider's name
 	Credential    string // name, empty for none
@@ -81,5 +111,7 @@ const (
 // Usage is what an attempt used.
 type Usage struct {
 	Tokens
-	Source UsageSource
+	Source      UsageSource
+	ServiceTier string // as the provider answered, empty when it named none
+	Raw         string // the provider's usage as it stood, JSON; empty when there was none or it was longer than 4 KiB
 }

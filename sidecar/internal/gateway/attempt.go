@@ -3,11 +3,13 @@ package gateway
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	usagev1 "github.com/sluice-gateway/sluice/proto/gen/usage/v1"
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/messages"
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/responses"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 	"github.com/sluice-gateway/sluice/sidecar/internal/relay"
 	"go.uber.org/zap"
@@ -34,10 +36,20 @@ type candidate struct {
 // the caller while it loops. A deployment that cannot honour the request, or whose rented limit is short, is passed over,
 // which is no attempt; one that failed in a way that may be over soon goes to the end of the queue.
 func (g *Gateway) attempt(f *flow) *refusal {
+	no, exhausted := g.tryAll(f)
+	if exhausted && f.req.Operation == exchange.CountTokens {
+		g.guessTokens(f)
+		return nil
+	}
+	return no
+}
+
+// tryAll tries one deployment after the other. exhausted: none is left, and the fault was not the request's.
+func (g *Gateway) tryAll(f *flow) (no *refusal, exhausted bool) {
 	g.Route.Request(f.began)
 	order, wait := g.Route.Order(time.Now(), f.targets, g.roomFor(f))
 	if len(order) == 0 {
-		return breakersOpen(wait)
+		return breakersOpen(wait), true
 	}
 	queue := make([]candidate, len(order), len(order)+f.alias.MaxAttempts)
 	for i, t := range order {
@@ -61,17 +73,17 @@ func (g *Gateway) attempt(f *flow) *refusal {
 			}
 			continue
 		default:
-			return upstreamFailed(f, no)
+			return upstreamFailed(f, no), false
 		}
 		if last != nil && !g.mayRetry(f, c) {
 			if f.cancel.Cancelled() {
-				return f.cancelled()
+				return f.cancelled(), false
 			}
 			break
 		}
 		if no := g.rent(f, c.Deployment); no != nil {
 			if f.cancel.Cancelled() {
-				return f.cancelled()
+				return f.cancelled(), false
 			}
 			short = sooner(short, no)
 			continue
@@ -79,11 +91,11 @@ func (g *Gateway) attempt(f *flow) *refusal {
 		failure := g.try(f, c.Deployment, call)
 		switch {
 		case failure == nil:
-			return nil
+			return nil, false
 		case failure.Kind == exchange.FailCancelled:
-			return f.cancelled()
+			return f.cancelled(), false
 		case !failure.Kind.Failover():
-			return upstreamFailed(f, failure)
+			return upstreamFailed(f, failure), false
 		case failure.Kind == exchange.FailContext:
 			tooSmall = max(tooSmall, c.Deployment.ContextTokens)
 		case worthRepeating(failure):
@@ -93,11 +105,11 @@ func (g *Gateway) attempt(f *flow) *refusal {
 	}
 	switch {
 	case last != nil:
-		return upstreamFailed(f, last)
+		return upstreamFailed(f, last), true
 	case short != nil:
-		return short
+		return short, true
 	}
-	return upstreamFailed(f, unfit)
+	return upstreamFailed(f, unfit), true
 }
 
 // mayRetry decides on one more attempt, and waits until it may begin when it goes back to a deployment that has
@@ -134,7 +146,7 @@ func worthRepeating(f *exchange.Failure) bool {
 
 // prepare makes the call to a deployment, or says why there can be none.
 func (g *Gateway) prepare(f *flow, d *exchange.Deployment) (adapter.Call, *exchange.Failure) {
-	ad := g.Adapters[d.Provider]
+	ad, native := g.adapterFor(f, d)
 	secret, known := g.Policy.Secret(d.Credential)
 	fault := ""
 	switch {
@@ -142,28 +154,100 @@ func (g *Gateway) prepare(f *flow, d *exchange.Deployment) (adapter.Call, *excha
 		fault = fmt.Sprintf("provider %q is not known to this version", d.Provider)
 	case d.Credential != "" && !known:
 		fault = fmt.Sprintf("credential %q has not been received", d.Credential)
+	case f.req.Operation == exchange.CountTokens && !native:
+		return adapter.Call{}, &exchange.Failure{Kind: exchange.FailUnsupported, Message: "the provider does not count tokens"}
+	case !native && !f.translated():
+		return adapter.Call{}, f.req.NativeOnly
 	default:
-		return ad.Request(&f.req, d, secret)
+		call, no := ad.Request(&f.req, d, secret)
+		if no == nil {
+			no = g.Credentials.Authorize(time.Now(), d, secret, &call, hostOf(d.BaseURL))
+		}
+		if no == nil || no.Kind != exchange.FailCredential {
+			return call, no
+		}
+		fault = no.Message
 	}
 	g.Metrics.UpstreamFailures.WithLabelValues(d.ID, kindName(exchange.FailCredential)).Inc()
 	g.Log.Error("deployment is misconfigured", zap.String("deployment", d.ID), zap.String("fault", fault))
 	return adapter.Call{}, &exchange.Failure{Kind: exchange.FailCredential, Message: fault}
 }
 
+// translated makes the chat request of one in another dialect, once: most go to deployments that need none. false when
+// chat cannot say it.
+func (f *flow) translated() bool {
+	r := &f.req
+	if r.Body != nil || r.NativeOnly != nil {
+		return r.NativeOnly == nil
+	}
+	switch r.Dialect {
+	case exchange.MessagesDialect:
+		r.Body, r.NativeOnly = messages.Chat(r.Native, r.AllowDropped)
+	case exchange.ResponsesDialect:
+		r.Body, r.NativeOnly = responses.Chat(r.Native, r.AllowDropped)
+	}
+	return r.NativeOnly == nil
+}
+
+// reauthorize makes a call anew whose token the provider did not take: it may have been taken back before its end.
+func (g *Gateway) reauthorize(f *flow, d *exchange.Deployment, call *adapter.Call) bool {
+	secret, _ := g.Policy.Secret(d.Credential)
+	if !g.Credentials.Refused(time.Now(), d, secret, call) {
+		return false
+	}
+	again, no := g.prepare(f, d)
+	if no == nil {
+		*call = again
+	}
+	return no == nil
+}
+
+// hostOf is the Host field of calls to a base URL.
+func hostOf(base string) string {
+	_, rest, _ := strings.Cut(base, "://")
+	host, _, _ := strings.Cut(rest, "/")
+	return host
+}
+
+// adapterFor is what a deployment is spoken to with: in the caller's own dialect where the provider speaks it, else by way
+// of chat. nil when the provider is not known.
+func (g *Gateway) adapterFor(f *flow, d *exchange.Deployment) (ad adapter.Adapter, native bool) {
+	ad = g.Adapters[d.Provider]
+	if c, ok := ad.(adapter.Chooser); ok {
+		ad = c.For(d)
+	}
+	if ad == nil || f.req.Dialect == exchange.ChatDialect {
+		return ad, false
+	}
+	if s, ok := ad.(adapter.Speaker); ok {
+		if own := s.Speak(f.req.Dialect, d); own != nil {
+			return own, true
+		}
+	}
+	if f.req.Dialect == exchange.ResponsesDialect {
+		return responses.Face{Adapter: ad}, false
+	}
+	return messages.Face{Adapter: ad}, false
+}
+
 // try is one attempt at one deployment. It returns nil once the answer is on its way to the caller.
 func (g *Gateway) try(f *flow, d *exchange.Deployment, call adapter.Call) *exchange.Failure {
 	start, number := time.Now(), len(f.tried)+1
 	f.target = d
+	f.req.InputEstimate = g.inputOf(f)
 	up := relay.Upstream{BaseURL: d.BaseURL, Timeouts: f.alias.Timeouts, Lefts: len(d.Pools) > 0}
-	ad := g.Adapters[d.Provider]
-	if f.speaks == anthropicDialect {
-		ad = messages.Face{Adapter: ad}
+	ad, _ := g.adapterFor(f, d)
+	open := func() (*relay.Answer, *exchange.Failure) {
+		return g.Relay.Open(&f.cancel, up, call, f.req.Stream, ad, &f.req,
+			func(dst []byte, u exchange.Usage, delivered adapter.Delivered) ([]byte, exchange.Usage) {
+				u = g.known(f, u, delivered)
+				return g.annotate(dst, f, d, number, u), u
+			})
 	}
-	ans, failure := g.Relay.Open(&f.cancel, up, call, f.req.Stream, ad, &f.req,
-		func(dst []byte, u exchange.Usage, delivered adapter.Delivered) ([]byte, exchange.Usage) {
-			u = g.known(f, u, delivered)
-			return g.annotate(dst, f, d, number, u), u
-		})
+	ans, failure := open()
+	if failure != nil && ans.Status == 401 && g.reauthorize(f, d, &call) {
+		ans, failure = open()
+	}
 	g.hear(d, ans, failure, start)
 	if failure != nil {
 		g.failRented(f, ans, failure)
@@ -243,7 +327,7 @@ func (g *Gateway) known(f *flow, u exchange.Usage, delivered adapter.Delivered) 
 func (g *Gateway) partial(f *flow, o relay.Outcome) exchange.Usage {
 	u := o.Usage
 	if u.Source != exchange.FromProvider || u.Prompt() == 0 {
-		u.Tokens = exchange.Tokens{Input: g.inputOf(f), Output: u.Output}
+		u.Tokens = exchange.Tokens{Input: g.inputOf(f), Output: u.Output, OutputAudio: u.OutputAudio, WebSearches: u.WebSearches}
 	}
 	u.Output = max(u.Output, g.Estimate.PieceTokens(f.target.ID, o.Delivered.Bytes, o.Delivered.Pieces))
 	u.Source = exchange.FromPartial
@@ -272,7 +356,7 @@ func (g *Gateway) failed(f *flow, d *exchange.Deployment, number int, start time
 		// sidecar stops is not the caller's doing.
 		e.platform = e.platform && f.cut.Load()
 	}
-	if ans.Sent && ans.Usage.Source != exchange.FromProvider && mayBeInvoiced(failure.Kind) {
+	if ans.Sent && ans.Usage.Source != exchange.FromProvider && f.req.Operation != exchange.CountTokens && mayBeInvoiced(failure.Kind) {
 		e.usage = exchange.Usage{Tokens: exchange.Tokens{Input: g.inputOf(f)}, Source: exchange.FromEstimate}
 	}
 	cost := g.event(f, e)
@@ -319,7 +403,8 @@ func (g *Gateway) done(f *flow, e ended) {
 // event records an attempt and returns its cost.
 func (g *Gateway) event(f *flow, e ended) exchange.NanoUSD {
 	end := time.Now()
-	cost, version := f.price(end, e.d, e.usage.Tokens)
+	cost, version := f.price(end, e.d, e.usage)
+	g.knowTier(f, end, e)
 	if e.firstToken == 0 {
 		e.firstToken = e.ans.FirstToken
 	}
@@ -329,6 +414,7 @@ func (g *Gateway) event(f *flow, e ended) exchange.NanoUSD {
 		Alias: f.alias.Name, Deployment: e.d.ID, Billed: e.billed, Status: e.status,
 		PlatformPays: e.platform,
 		Source:       usagev1.Source(e.usage.Source), Tokens: protoTokens(e.usage.Tokens),
+		ServiceTier: clip(e.usage.ServiceTier), RawUsage: rawUsage(e.usage.Raw),
 		CostNano: int64(cost), PriceVersion: version,
 		UpstreamStatus: int32(e.ans.Status), UpstreamRequestId: e.ans.UpstreamRequestID,
 		FirstTokenMs: e.firstToken.Milliseconds(), DurationMs: end.Sub(e.start).Milliseconds(),

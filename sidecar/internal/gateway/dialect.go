@@ -24,7 +24,7 @@ func dialectOf(h *fasthttp.RequestHeader) dialect {
 	switch {
 	case path == "/v1/messages", strings.HasPrefix(path, "/v1/messages/"):
 		return anthropicDialect
-	case serves(path):
+	case serves(path), strings.HasPrefix(path, pathResponses+"/"):
 		return openAIDialect
 	case len(h.Peek("anthropic-version")) > 0, len(h.Peek("x-api-key")) > 0:
 		return anthropicDialect
@@ -72,6 +72,9 @@ func (r *refusal) anthropicType() string {
 		return "rate_limit_error"
 	case 408, 504:
 		return "timeout_error"
+	}
+	if r.code == "upstream_overloaded" {
+		return "overloaded_error"
 	}
 	if r.status >= 500 {
 		return "api_error"

@@ -21,10 +21,11 @@ func TestRefusalsInTheCallersDialect(t *testing.T) {
 		status       int
 		kind         string // Anthropic's; "" for OpenAI's dialect
 	}{
-		"count_tokens":                 {"POST", "/v1/messages/count_tokens", nil, 404, "not_found_error"},
+		"batches":                      {"POST", "/v1/messages/batches", nil, 404, "not_found_error"},
 		"batches, by version":          {"GET", "/v1/files", anthropic, 404, "not_found_error"},
 		"by key":                       {"GET", "/v1/files", []string{"x-api-key", appKey}, 404, "not_found_error"},
-		"responses":                    {"POST", "/v1/responses", []string{"Authorization", "Bearer " + appKey}, 404, ""},
+		"stored responses":             {"GET", "/v1/responses/resp_1", []string{"x-api-key", appKey}, 404, ""},
+		"responses, not posted":        {"GET", "/v1/responses", anthropic, 405, ""},
 		"no hint":                      {"GET", "/", nil, 404, ""},
 		"nearly messages":              {"GET", "/v1/messagesx", nil, 404, ""},
 		"a wrong method is the path's": {"GET", "/v1/chat/completions", anthropic, 405, ""},

@@ -27,6 +27,7 @@ import (
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/anthropic"
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/openai"
+	"github.com/sluice-gateway/sluice/sidecar/internal/credential"
 	"github.com/sluice-gateway/sluice/sidecar/internal/estimate"
 	"github.com/sluice-gateway/sluice/sidecar/internal/policy"
 	"github.com/sluice-gateway/sluice/sidecar/internal/relay"
@@ -146,10 +147,12 @@ func newRig(t *testing.T, providers []*provider, change func(*quotav1.Snapshot))
 	watch, err := relay.NewWatcher()
 	r.must(err)
 	upstream := relay.NewClient(relay.Config{})
+	credentials := credential.New(nil)
 	r.g = &Gateway{
 		Policy: store, Lease: client, Estimate: estimate.New(), Route: route.New(), Relay: upstream, Watch: watch,
-		Adapters: map[string]adapter.Adapter{"openai": openai.New(), "compatible": openai.New(), "anthropic": anthropic.New()},
-		Usage:    recorder, Rollups: usage.NewQuerier(), Metrics: NewMetrics(r.counts), Log: log,
+		Adapters:    map[string]adapter.Adapter{"openai": openai.New(), "azure": openai.New(), "compatible": openai.New(), "anthropic": anthropic.New()},
+		Credentials: credentials,
+		Usage:       recorder, Rollups: usage.NewQuerier(), Metrics: NewMetrics(r.counts), Log: log,
 		Connected: func() bool { return true },
 	}
 	server := NewServer(r.g)
@@ -172,6 +175,7 @@ func newRig(t *testing.T, providers []*provider, change func(*quotav1.Snapshot))
 		r.ledger.calls.Wait()
 		_ = recorder.Close()
 		_ = client.Close()
+		credentials.Close()
 	})
 	return r
 }

@@ -24,13 +24,17 @@ const (
 // badField is a fault of the caller's body, with the member at fault.
 type badField struct{ param, message string }
 
-// peek reads from the body what the sidecar must know. It accepts members it does not know: the provider judges
-// them. The body is valid JSON when peek returns nil.
+// peek reads from the caller's body what the sidecar must know. It accepts members it does not know: the provider
+// judges them. The body is valid JSON when peek returns nil.
 func peek(r *exchange.Request) *badField {
-	if !adapter.Valid(r.Body) {
+	sent := r.Body
+	if r.Dialect != exchange.ChatDialect {
+		sent = r.Native
+	}
+	if !adapter.Valid(sent) {
 		return &badField{"", "the body is not valid JSON, or is nested too deeply"}
 	}
-	body := gjson.ParseBytes(r.Body)
+	body := gjson.ParseBytes(sent)
 	if !body.IsObject() {
 		return &badField{"", "the body must be a JSON object"}
 	}
@@ -56,7 +60,7 @@ func peek(r *exchange.Request) *badField {
 		case "user":
 			user = v.Str
 		case "metadata":
-			annotated = v.Get("user").Str
+			annotated = cmp.Or(v.Get("user_id").Str, v.Get("user").Str)
 		}
 		bad = peekMember(r, k.Str, v)
 		return bad == nil
@@ -71,8 +75,11 @@ func peek(r *exchange.Request) *badField {
 		return &badField{"model", "model is required: the name of an alias"}
 	}
 	switch {
-	case r.Operation == exchange.Chat && !seen["messages"]:
+	case r.Dialect == exchange.ResponsesDialect: // a stored prompt needs no input
+	case r.Operation != exchange.Embeddings && !seen["messages"]:
 		return &badField{"messages", "messages is required"}
+	case r.Dialect == exchange.MessagesDialect && r.Operation == exchange.Chat && !seen["max_tokens"]:
+		return &badField{"max_tokens", "max_tokens is required"}
 	case r.Operation == exchange.Embeddings && !seen["input"]:
 		return &badField{"input", "input is required"}
 	}
@@ -83,6 +90,7 @@ func peek(r *exchange.Request) *badField {
 var decisive = map[string]bool{
 	"model": true, "messages": true, "stream": true, "stream_options": true, "max_tokens": true,
 	"max_completion_tokens": true, "n": true, "tools": true, "functions": true, "input": true,
+	"max_output_tokens": true, "background": true, "service_tier": true, "modalities": true, "web_search_options": true,
 }
 
 // folded is a name as servers see it that do not tell capitals apart, such as those in Go. A long s is an s to them.
@@ -102,8 +110,14 @@ func peekMember(r *exchange.Request, name string, v gjson.Result) *badField {
 			r.Feature = f.Str
 		}
 	}
-	if r.Operation == exchange.Embeddings {
+	peekPrice(r, name, v)
+	switch {
+	case r.Operation == exchange.Embeddings:
 		return peekEmbedding(r, name, v)
+	case r.Dialect == exchange.MessagesDialect:
+		return peekClaude(r, name, v)
+	case r.Dialect == exchange.ResponsesDialect:
+		return peekResponses(r, name, v)
 	}
 	return peekChat(r, name, v)
 }
@@ -113,10 +127,7 @@ func peekChat(r *exchange.Request, name string, v gjson.Result) *badField {
 	case "messages":
 		return peekMessages(r, v)
 	case "stream":
-		if v.Type != gjson.True && v.Type != gjson.False && v.Type != gjson.Null {
-			return &badField{name, "stream must be true or false"}
-		}
-		r.Stream = v.Bool()
+		return peekStream(r, name, v)
 	case "stream_options":
 		r.IncludeUsage = v.Get("include_usage").Bool()
 	case "max_tokens", "max_completion_tokens":
@@ -145,6 +156,14 @@ func peekChat(r *exchange.Request, name string, v gjson.Result) *badField {
 		r.JSONSchema = v.Get("type").Str == "json_schema"
 		r.InputBytes += int64(len(v.Raw))
 	}
+	return nil
+}
+
+func peekStream(r *exchange.Request, name string, v gjson.Result) *badField {
+	if v.Type != gjson.True && v.Type != gjson.False && v.Type != gjson.Null {
+		return &badField{name, "stream must be true or false"}
+	}
+	r.Stream = v.Bool()
 	return nil
 }
 
@@ -189,11 +208,24 @@ func peekMessage(r *exchange.Request, m gjson.Result) {
 			r.InputBytes += int64(len(v.Raw))
 			return true
 		}
+		if r.Dialect == exchange.MessagesDialect {
+			peekBlocks(r, v)
+			return true
+		}
 		v.ForEach(func(_, part gjson.Result) bool {
 			switch part.Get("type").Str {
+			case "file":
+				if data := part.Get("file.file_data").Raw; data != "" {
+					r.InputExtra += fileTokens(len(data))
+				} else {
+					r.InputExtra += unseenTokens
+				}
 			case "image_url":
 				r.Vision = true
 				r.InputExtra += imageTokens
+			case "input_audio":
+				r.Audio = true
+				r.InputBytes += int64(len(part.Raw))
 			default:
 				r.InputBytes += int64(len(part.Raw))
 			}

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/messages"
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/responses"
 	"github.com/sluice-gateway/sluice/sidecar/internal/auth"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 	"github.com/sluice-gateway/sluice/sidecar/lease"
@@ -255,6 +257,12 @@ func upstreamFailed(fl *flow, f *exchange.Failure) *refusal {
 
 // asSent is a member's name as the caller wrote it: the cap on output has two names, and providers know one.
 func asSent(r *exchange.Request, param string) string {
+	switch r.Dialect {
+	case exchange.MessagesDialect:
+		return messages.Param(param)
+	case exchange.ResponsesDialect:
+		return responses.Param(param)
+	}
 	const old, now = "max_tokens", "max_completion_tokens"
 	other := map[string]string{old: now, now: old}[param]
 	if other == "" || gjson.GetBytes(r.Body, param).Exists() || !gjson.GetBytes(r.Body, other).Exists() {

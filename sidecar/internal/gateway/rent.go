@@ -29,7 +29,7 @@ var countings = map[string]counting{
 
 // amount is what tokens take from a limit of this kind; most is the cap on output, 0 for none.
 func (c counting) amount(kind exchange.Kind, model string, t exchange.Tokens, most int64) int64 {
-	input, output := t.Prompt(), t.Output
+	input, output := t.Prompt(), t.Completion()
 	if !slices.ContainsFunc(c.cacheReads, func(begin string) bool { return strings.HasPrefix(model, begin) }) {
 		input -= t.CacheRead
 	}
@@ -78,7 +78,7 @@ var rentedNote = []byte{0}
 // rent takes what an attempt will count for from the limits rented from the provider. When they are short the
 // deployment steps aside: that is no attempt, and says nothing about its health.
 func (g *Gateway) rent(f *flow, d *exchange.Deployment) *refusal {
-	if len(d.Pools) == 0 {
+	if len(d.Pools) == 0 || f.req.Operation == exchange.CountTokens { // which has a limit of its own
 		return nil
 	}
 	t := exchange.Tokens{Input: g.Estimate.InputTokens(d.ID, f.input), Output: f.reserved.output}
@@ -102,7 +102,7 @@ func (g *Gateway) rent(f *flow, d *exchange.Deployment) *refusal {
 // roomFor says whether what is left to rent of a deployment, as far as is known, has room for the request.
 func (g *Gateway) roomFor(f *flow) func(*exchange.Deployment) bool {
 	return func(d *exchange.Deployment) bool {
-		if len(d.Pools) == 0 {
+		if len(d.Pools) == 0 || f.req.Operation == exchange.CountTokens {
 			return true
 		}
 		var buf [lease.MaxNeeds]lease.Need

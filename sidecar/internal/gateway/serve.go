@@ -8,6 +8,7 @@ import (
 
 	usagev1 "github.com/sluice-gateway/sluice/proto/gen/usage/v1"
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
+	"github.com/sluice-gateway/sluice/sidecar/internal/credential"
 	"github.com/sluice-gateway/sluice/sidecar/internal/estimate"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 	"github.com/sluice-gateway/sluice/sidecar/internal/policy"
@@ -21,18 +22,20 @@ import (
 
 // Gateway serves the callers. Its fields are set once, before the first request.
 type Gateway struct {
-	Policy    *policy.Store
-	Lease     *lease.Client
-	Estimate  *estimate.Estimator
-	Route     *route.Router
-	Adapters  map[string]adapter.Adapter // by provider
-	Relay     *relay.Client
-	Watch     *relay.Watcher
-	Usage     *usage.Recorder
-	Rollups   *usage.Querier
-	Connected func() bool // quotad can be asked
-	Metrics   *Metrics
-	Log       *zap.Logger
+	Policy   *policy.Store
+	Lease    *lease.Client
+	Estimate *estimate.Estimator
+	Route    *route.Router
+	Adapters map[string]adapter.Adapter // by provider
+	// Credentials authorizes calls of the providers whose adapters do not.
+	Credentials credential.Authorizer
+	Relay       *relay.Client
+	Watch       *relay.Watcher
+	Usage       *usage.Recorder
+	Rollups     *usage.Querier
+	Connected   func() bool // quotad can be asked
+	Metrics     *Metrics
+	Log         *zap.Logger
 
 	// DefaultSecret is the key of a caller that sends none; empty for none.
 	DefaultSecret string
@@ -106,6 +109,9 @@ type attempt struct {
 func (g *Gateway) begin(c *fasthttp.RequestCtx, op exchange.Operation) *flow {
 	f := &flow{c: c, began: time.Now(), speaks: dialectOf(&c.Request.Header)}
 	f.req.Operation = op
+	if string(pathOf(c.Request.Header.RequestURI())) == pathResponses {
+		f.req.Dialect = exchange.ResponsesDialect
+	}
 	f.req.CreatedUnix = f.began.Unix()
 	f.req.ID = requestID(c)
 	f.rules = g.Policy.Rules()

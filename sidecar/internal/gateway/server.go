@@ -109,14 +109,22 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return err
 }
 
+// Paths of routes that are named more than once.
+const (
+	pathCount     = "/v1/messages/count_tokens"
+	pathResponses = "/v1/responses"
+)
+
 // route finds the handler of a request. The raw path decides: fasthttp's own decodes %2F, which model names hold.
 func (g *Gateway) route(c *fasthttp.RequestCtx) {
 	path := string(pathOf(c.Request.Header.RequestURI()))
 	post, get := c.IsPost(), c.IsGet()
 	name, isModel := strings.CutPrefix(path, "/v1/models/")
 	switch {
-	case (path == "/v1/chat/completions" || path == "/v1/messages") && post:
+	case (path == "/v1/chat/completions" || path == "/v1/messages" || path == pathResponses) && post:
 		g.serve(c, exchange.Chat)
+	case path == pathCount && post:
+		g.serve(c, exchange.CountTokens)
 	case path == "/v1/embeddings" && post:
 		g.serve(c, exchange.Embeddings)
 	case path == "/v1/models" && get:
@@ -135,7 +143,7 @@ func (g *Gateway) route(c *fasthttp.RequestCtx) {
 // serves reports whether there is a route of this path, whatever the method.
 func serves(path string) bool {
 	switch path {
-	case "/v1/chat/completions", "/v1/messages", "/v1/embeddings", "/v1/models", "/v1/usage":
+	case "/v1/chat/completions", "/v1/messages", pathCount, pathResponses, "/v1/embeddings", "/v1/models", "/v1/usage":
 		return true
 	}
 	name, isModel := strings.CutPrefix(path, "/v1/models/")

@@ -1,12 +1,12 @@
 package gateway
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/messages"
 	"github.com/sluice-gateway/sluice/sidecar/internal/auth"
 	"github.com/sluice-gateway/sluice/sidecar/internal/estimate"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
@@ -56,12 +56,11 @@ func (g *Gateway) read(f *flow) *refusal {
 	if enc := h.ContentEncoding(); len(enc) > 0 && string(enc) != "identity" {
 		return badRequest("Content-Encoding", "the body must not be compressed")
 	}
-	if f.speaks == anthropicDialect { // from here on it is a chat request like any other
-		body, bad := messages.Chat(f.req.Body)
-		if bad != nil {
-			return badBody(bad.Param, bad.Message)
-		}
-		f.req.Body = body
+	if f.speaks == anthropicDialect {
+		f.readMessages()
+	}
+	if f.req.Dialect == exchange.ResponsesDialect {
+		f.req.Native, f.req.Body = f.req.Body, nil // which is made when a deployment needs it
 	}
 	if bad := peek(&f.req); bad != nil {
 		return badBody(bad.param, bad.message)
@@ -69,6 +68,17 @@ func (g *Gateway) read(f *flow) *refusal {
 	f.req.Feature = clip(f.req.Feature)
 	f.input = estimate.Input{Bytes: f.req.InputBytes, Messages: f.req.Messages, Extra: f.req.InputExtra}
 	return nil
+}
+
+// readMessages takes the request as one of the Messages API, and from its head what goes on to those who speak it.
+func (f *flow) readMessages() {
+	h := &f.c.Request.Header
+	f.req.Dialect, f.req.Native, f.req.Body = exchange.MessagesDialect, f.req.Body, nil // which is made when needed
+	f.req.APIVersion = string(h.Peek("anthropic-version"))
+	f.req.Betas = string(bytes.Join(h.PeekAll("anthropic-beta"), []byte(",")))
+	if query := string(f.c.URI().QueryString()); query == "beta=true" {
+		f.req.Query = query
+	}
 }
 
 const runIDMax = 128 // bytes
@@ -168,7 +178,9 @@ func (g *Gateway) candidates(f *flow) *refusal {
 	if f.targets, out = route.Candidates(q); len(f.targets) > 0 {
 		return nil
 	}
-	return noneFits(f.alias.Name, out)
+	no := noneFits(f.alias.Name, out)
+	no.param = asSent(&f.req, no.param)
+	return no
 }
 
 // noneFits says why no deployment of an alias may serve a request: first what the caller asked of it, then the rules.

@@ -22,6 +22,13 @@ func fail(kind exchange.FailureKind, message string) *exchange.Failure {
 	return &exchange.Failure{Kind: kind, Message: message}
 }
 
+// failPage says that a page came instead of an answer: of a proxy, mostly. What stands on it is for nobody.
+func failPage() *exchange.Failure {
+	f := fail(exchange.FailInvalid, "the provider answered with a web page")
+	f.Type, f.Code = "upstream_invalid_response", "invalid_content_type"
+	return f
+}
+
 func failCancelled() *exchange.Failure {
 	return fail(exchange.FailCancelled, "the caller left")
 }

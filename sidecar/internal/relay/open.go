@@ -1,8 +1,6 @@
 package relay
 
 import (
-	"bytes"
-	"io"
 	"strings"
 	"time"
 
@@ -10,7 +8,6 @@ import (
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
-	"github.com/sluice-gateway/sluice/sidecar/internal/sse"
 )
 
 // Upstream is where an attempt goes and how long it may take.
@@ -99,7 +96,7 @@ func (a *attempt) answer(ad adapter.Adapter, r *exchange.Request, note adapter.A
 	}
 	if isHTML(h) {
 		b.abort()
-		return fail(exchange.FailInvalid, "the provider answered with a web page")
+		return failPage()
 	}
 	if streaming {
 		return a.openStream(h, src, b, ad, r, note)
@@ -124,12 +121,12 @@ func (a *attempt) complete(src source, b *body) ([]byte, *exchange.Failure) {
 		return nil, f
 	}
 	// Some providers send blank lines for minutes to show that they live.
-	body = bytes.TrimLeft(body, whitespace)
+	body = trimStart(body)
 	if len(body) == 0 {
 		return nil, fail(exchange.FailInvalid, "the provider's answer is empty")
 	}
 	if body[0] == '<' {
-		return nil, fail(exchange.FailInvalid, "the provider answered with a web page")
+		return nil, failPage()
 	}
 	return body, nil
 }
@@ -157,49 +154,10 @@ func fields(h *fasthttp.ResponseHeader) adapter.Header {
 	return func(name string) string { return string(h.Peek(name)) }
 }
 
-const whitespace = " \t\r\n"
-
-// openStream finds out what a 2xx answer to a request with stream is. The content type alone does not tell: event
-// streams come labelled as text or octets, and some servers ignore that a stream was asked for.
-func (a *attempt) openStream(h *fasthttp.ResponseHeader, src source, b *body, ad adapter.Adapter,
-	r *exchange.Request, note adapter.Annotate,
-) *exchange.Failure {
-	labelled := hasPrefixFold(h.ContentType(), "text/event-stream")
-	s := &Stream{c: a.c, src: src, body: b, start: a.dl.start, ans: a.ans, rd: sse.Reader{Max: a.c.cfg.EventBytesMax}}
-	if !labelled {
-		first, f := skipBlank(src)
-		if f != nil {
-			return f
-		}
-		switch first[0] {
-		case '{', '[':
-			return a.synthesise(s, first, ad, r, note)
-		case '<':
-			b.abort()
-			return fail(exchange.FailInvalid, "the provider answered with a web page")
-		}
-		s.rd.Feed(first)
-	}
-	s.st = ad.Stream(r, note)
-	f := s.hold()
-	if f != nil {
-		b.abort()
-		s.release()
-		a.ans.Usage = s.st.Usage()
-		return f
-	}
-	a.ans.Stream = s
-	return nil
-}
-
 // synthesise makes a stream out of a complete answer.
-func (a *attempt) synthesise(s *Stream, first []byte, ad adapter.Adapter, r *exchange.Request,
+func (a *attempt) synthesise(s *Stream, body []byte, ad adapter.Adapter, r *exchange.Request,
 	note adapter.Annotate,
 ) *exchange.Failure {
-	body, f := readAll(&resumed{first: first, source: s.src}, s.body, a.c.cfg.BodyBytesMax, false)
-	if f != nil {
-		return f
-	}
 	face, foreign := ad.(adapter.Face)
 	if foreign { // a replay is of a chat completion
 		ad = face.Behind()
@@ -208,48 +166,21 @@ func (a *attempt) synthesise(s *Stream, first []byte, ad adapter.Adapter, r *exc
 	if f != nil {
 		return f
 	}
-	s.st = newReplay(body, usage, r.IncludeUsage)
+	if own, ok := ad.(adapter.Replayer); ok {
+		s.st = own.Replay(r, body, usage)
+	} else {
+		s.st = newReplay(body, usage, r.IncludeUsage)
+	}
 	if foreign {
 		s.st = face.Translate(r, s.st)
 	}
-	s.eof, s.replayed = true, true
+	s.replayed = true
 	if f := s.hold(); f != nil {
 		s.release()
 		return f
 	}
 	a.ans.Stream = s
 	return nil
-}
-
-// resumed gives back a chunk that was looked at already.
-type resumed struct {
-	source
-	first []byte
-}
-
-func (s *resumed) next(block bool) ([]byte, error) {
-	if p := s.first; p != nil {
-		s.first = nil
-		return p, nil
-	}
-	return s.source.next(block)
-}
-
-// skipBlank returns the first chunk that says something, from its first byte that does. A byte order mark is left to
-// the reader of events.
-func skipBlank(src source) ([]byte, *exchange.Failure) {
-	for {
-		p, err := src.next(true)
-		if err == io.EOF { //nolint:errorlint // a source returns its sentinels bare
-			return nil, fail(exchange.FailInvalid, "the provider's answer is empty")
-		}
-		if err != nil {
-			return nil, asFailure(err)
-		}
-		if p = bytes.TrimLeft(p, whitespace); len(p) > 0 {
-			return p, nil
-		}
-	}
 }
 
 // requestIDs are the names providers have for their name of a request, the likeliest first.

@@ -48,6 +48,7 @@ func TestOpenComplete(t *testing.T) {
 		{"interim answers", "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n" +
 			plain(200, "application/json", good), false, good, 0, ""},
 		{"blank lines first", plain(200, "application/json", "\r\n\n  \n"+good), false, good, 0, ""},
+		{"byte order mark", plain(200, "application/json", "\xef\xbb\xbf"+good), false, good, 0, ""},
 		{"gzip", strings.Replace(plain(200, "application/json", zipped(good)), "\r\nX-Code", "\r\nContent-Encoding: gzip\r\nX-Code", 1),
 			false, good, 0, ""},
 		{"long head", "HTTP/1.1 200 OK\r\nX-Long: " + strings.Repeat("x", 20<<10) + "\r\nContent-Length: 45\r\n\r\n" + good,
@@ -238,8 +239,8 @@ func TestOpenStream(t *testing.T) {
 			part(zipped(text)) + lastPart, false, want, 0, ""},
 		{"json", plain(200, "application/json", `{"id":"c1","model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"hi"},`+
 			`"finish_reason":"length"}],"usage":{"completion_tokens":3}}`), false,
-			event(`{"object":"chat.completion.chunk","id":"c1","model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":"hi"},"finish_reason":null}]}`) +
-				event(`{"object":"chat.completion.chunk","id":"c1","model":"m","choices":[{"index":0,"delta":{},"finish_reason":"length"}]}`) +
+			event(`{"object":"chat.completion.chunk","id":"c1","model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":"hi"},"finish_reason":null}],"usage":null}`) +
+				event(`{"object":"chat.completion.chunk","id":"c1","model":"m","choices":[{"index":0,"delta":{},"finish_reason":"length"}],"usage":null}`) +
 				event(`{"object":"chat.completion.chunk","id":"c1","model":"m","choices":[],"usage":{"completion_tokens":3}}`) + done, 0, ""},
 
 		{"json error", plain(200, "application/json", "\n{\"error\":\"busy\"}"), false, "", exchange.FailOverloaded, "busy"},

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"io"
 	"strconv"
 	"strings"
@@ -80,7 +81,7 @@ func (a *attempt) write(call *adapter.Call) error {
 }
 
 func (a *attempt) appendHead(p []byte, call *adapter.Call) []byte {
-	p = append(p, "POST "...)
+	p = append(append(p, cmp.Or(call.Method, "POST")...), ' ')
 	p = append(p, a.target.path...)
 	p = append(p, call.Path...)
 	p = append(p, " HTTP/1.1\r\n"...)
@@ -88,7 +89,7 @@ func (a *attempt) appendHead(p []byte, call *adapter.Call) []byte {
 	agent, kind := false, false
 	for _, f := range call.Header {
 		switch {
-		case framing(f.Name):
+		case ownField(f.Name):
 			continue
 		case strings.EqualFold(f.Name, "User-Agent"):
 			agent = true
@@ -116,8 +117,8 @@ func appendField(p []byte, name, value string) []byte {
 	return append(p, "\r\n"...)
 }
 
-// framing reports fields that are this client's to set, whatever a call holds.
-func framing(name string) bool {
+// ownField reports fields that are this client's to set, whatever a call holds.
+func ownField(name string) bool {
 	for _, own := range [...]string{"Host", "Content-Length", "Transfer-Encoding", "Connection", "Accept-Encoding",
 		"Expect", "Keep-Alive", "Te", "Trailer", "Upgrade", "Proxy-Connection"} {
 		if strings.EqualFold(name, own) {

@@ -52,7 +52,7 @@ type Stream struct {
 	c          *Client
 	src        source
 	body       *body
-	rd         sse.Reader
+	rd         framing // nil for a replay
 	st         adapter.Stream
 	ans        *Answer
 	start      time.Time
@@ -83,10 +83,13 @@ const (
 
 // step moves on by one event. Without block it returns turnWait instead of waiting for the provider.
 func (s *Stream) step(block bool) (turn, *exchange.Failure) {
+	if s.replayed {
+		return turnEnd, nil
+	}
 	for {
 		ev, ok, err := s.rd.Next()
 		if err != nil {
-			return turnFailed, fail(exchange.FailInvalid, "an event of the provider is too large")
+			return turnFailed, unframed(err)
 		}
 		if ok {
 			return s.event(ev)
@@ -306,7 +309,11 @@ func (s *Stream) write(p []byte) (int, error) {
 
 // beat is called from inside the wait for the provider: the caller has seen nothing for a while.
 func (s *Stream) beat(time.Time) error {
-	_, err := s.write([]byte(sse.KeepAlive))
+	alive := sse.KeepAlive
+	if p, ok := s.st.(adapter.Pinger); ok {
+		alive = p.Ping()
+	}
+	_, err := s.write([]byte(alive))
 	return err
 }
 

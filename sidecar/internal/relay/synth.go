@@ -44,6 +44,10 @@ func (p *replay) End(dst []byte) ([]byte, *exchange.Failure) {
 		}
 		dst = sse.AppendData(dst, append(chunk, '}'))
 	}
+	none := "" // as servers say it on every other chunk when usage is asked for
+	if p.wantUsage {
+		none = `,"usage":null`
+	}
 	for i, choice := range p.body.Get("choices").Array() {
 		index := strconv.Itoa(i)
 		if v := choice.Get("index"); v.Type == gjson.Number {
@@ -55,15 +59,15 @@ func (p *replay) End(dst []byte) ([]byte, *exchange.Failure) {
 		if v := choice.Get("logprobs"); v.IsObject() {
 			logprobs = `,"logprobs":` + v.Raw
 		}
-		emit(head, p.delta(message), logprobs, `,"finish_reason":null}]`)
+		emit(head, p.delta(message), logprobs, `,"finish_reason":null}]`, none)
 		if calls := p.toolCalls(message); calls != "" {
-			emit(head, `{"tool_calls":[`, calls, `]},"finish_reason":null}]`)
+			emit(head, `{"tool_calls":[`, calls, `]},"finish_reason":null}]`, none)
 		}
 		reason := `"stop"`
 		if v := choice.Get("finish_reason"); v.Type == gjson.String {
 			reason = v.Raw
 		}
-		emit(head, `{},"finish_reason":`, reason, `}]`)
+		emit(head, `{},"finish_reason":`, reason, `}]`, none)
 	}
 	if usage := p.body.Get("usage"); p.wantUsage && usage.IsObject() {
 		own := ""

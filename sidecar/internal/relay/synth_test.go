@@ -62,10 +62,10 @@ func TestReplay(t *testing.T) {
 			"tools and reasoning", `{"id":"c","model":"m","choices":[{"message":{"content":null,"reasoning_content":"hm","tool_calls":[` +
 				`{"id":"a","type":"function","function":{"name":"f","arguments":"{\"x\":1}"}},{"index":5,"id":"b"}]},"finish_reason":"tool_calls"}]}`, true,
 			[]string{
-				base + `,"choices":[{"index":0,"delta":{"role":"assistant","reasoning_content":"hm"},"finish_reason":null}]}`,
+				base + `,"choices":[{"index":0,"delta":{"role":"assistant","reasoning_content":"hm"},"finish_reason":null}],"usage":null}`,
 				base + `,"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"a","type":"function","function":{"name":"f",` +
-					`"arguments":"{\"x\":1}"}},{"index":1,"id":"b"}]},"finish_reason":null}]}`,
-				base + `,"choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}`,
+					`"arguments":"{\"x\":1}"}},{"index":1,"id":"b"}]},"finish_reason":null}],"usage":null}`,
+				base + `,"choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}],"usage":null}`,
 				"[DONE]",
 			}, 9,
 		},

@@ -162,7 +162,15 @@ type Tokens struct {
 	// Output tokens, including reasoning.
 	Output int64 `protobuf:"varint,5,opt,name=output,proto3" json:"output,omitempty"`
 	// Output tokens that were reasoning: a part of output, shown and not priced again.
-	Reasoning     int64 `protobuf:"varint,6,opt,name=reasoning,proto3" json:"reasoning,omitempty"`
+	Reasoning int64 `protobuf:"varint,6,opt,name=reasoning,proto3" json:"reasoning,omitempty"`
+	// Audio in the prompt; not part of input.
+	InputAudio int64 `protobuf:"varint,7,opt,name=input_audio,json=inputAudio,proto3" json:"input_audio,omitempty"`
+	// Audio in the answer; not part of output.
+	OutputAudio int64 `protobuf:"varint,8,opt,name=output_audio,json=outputAudio,proto3" json:"output_audio,omitempty"`
+	// Images in the prompt that the provider counts apart; not part of input.
+	InputImage int64 `protobuf:"varint,9,opt,name=input_image,json=inputImage,proto3" json:"input_image,omitempty"`
+	// Searches that the provider made for the answer.
+	WebSearches   int64 `protobuf:"varint,10,opt,name=web_searches,json=webSearches,proto3" json:"web_searches,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -239,6 +247,34 @@ func (x *Tokens) GetReasoning() int64 {
 	return 0
 }
 
+func (x *Tokens) GetInputAudio() int64 {
+	if x != nil {
+		return x.InputAudio
+	}
+	return 0
+}
+
+func (x *Tokens) GetOutputAudio() int64 {
+	if x != nil {
+		return x.OutputAudio
+	}
+	return 0
+}
+
+func (x *Tokens) GetInputImage() int64 {
+	if x != nil {
+		return x.InputImage
+	}
+	return 0
+}
+
+func (x *Tokens) GetWebSearches() int64 {
+	if x != nil {
+		return x.WebSearches
+	}
+	return 0
+}
+
 // Event is one attempt at one deployment. Its id is request_id/attempt.
 type Event struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -283,7 +319,11 @@ type Event struct {
 	// SHA-256 of the caller's x-gw-user, hex; empty when none was sent.
 	UserSha256 string `protobuf:"bytes,20,opt,name=user_sha256,json=userSha256,proto3" json:"user_sha256,omitempty"`
 	// The platform pays for what this failed attempt used, not the team.
-	PlatformPays  bool `protobuf:"varint,21,opt,name=platform_pays,json=platformPays,proto3" json:"platform_pays,omitempty"`
+	PlatformPays bool `protobuf:"varint,21,opt,name=platform_pays,json=platformPays,proto3" json:"platform_pays,omitempty"`
+	// The provider's usage as it stood, JSON, at most 4 KiB: for rating again.
+	RawUsage []byte `protobuf:"bytes,22,opt,name=raw_usage,json=rawUsage,proto3" json:"raw_usage,omitempty"`
+	// The service tier the provider answered with; empty when it named none.
+	ServiceTier   string `protobuf:"bytes,23,opt,name=service_tier,json=serviceTier,proto3" json:"service_tier,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -465,11 +505,25 @@ func (x *Event) GetPlatformPays() bool {
 	return false
 }
 
+func (x *Event) GetRawUsage() []byte {
+	if x != nil {
+		return x.RawUsage
+	}
+	return nil
+}
+
+func (x *Event) GetServiceTier() string {
+	if x != nil {
+		return x.ServiceTier
+	}
+	return ""
+}
+
 var File_usage_v1_usage_proto protoreflect.FileDescriptor
 
 const file_usage_v1_usage_proto_rawDesc = "" +
 	"\n" +
-	"\x14usage/v1/usage.proto\x12\busage.v1\"\xbf\x01\n" +
+	"\x14usage/v1/usage.proto\x12\busage.v1\"\xc7\x02\n" +
 	"\x06Tokens\x12\x14\n" +
 	"\x05input\x18\x01 \x01(\x03R\x05input\x12\x1d\n" +
 	"\n" +
@@ -477,7 +531,14 @@ const file_usage_v1_usage_proto_rawDesc = "" +
 	"\x0ecache_write_5m\x18\x03 \x01(\x03R\fcacheWrite5m\x12$\n" +
 	"\x0ecache_write_1h\x18\x04 \x01(\x03R\fcacheWrite1h\x12\x16\n" +
 	"\x06output\x18\x05 \x01(\x03R\x06output\x12\x1c\n" +
-	"\treasoning\x18\x06 \x01(\x03R\treasoning\"\x9b\x05\n" +
+	"\treasoning\x18\x06 \x01(\x03R\treasoning\x12\x1f\n" +
+	"\vinput_audio\x18\a \x01(\x03R\n" +
+	"inputAudio\x12!\n" +
+	"\foutput_audio\x18\b \x01(\x03R\voutputAudio\x12\x1f\n" +
+	"\vinput_image\x18\t \x01(\x03R\n" +
+	"inputImage\x12!\n" +
+	"\fweb_searches\x18\n" +
+	" \x01(\x03R\vwebSearches\"\xdb\x05\n" +
 	"\x05Event\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x18\n" +
@@ -505,7 +566,9 @@ const file_usage_v1_usage_proto_rawDesc = "" +
 	"durationMs\x12\x1f\n" +
 	"\vuser_sha256\x18\x14 \x01(\tR\n" +
 	"userSha256\x12#\n" +
-	"\rplatform_pays\x18\x15 \x01(\bR\fplatformPays*v\n" +
+	"\rplatform_pays\x18\x15 \x01(\bR\fplatformPays\x12\x1b\n" +
+	"\traw_usage\x18\x16 \x01(\fR\brawUsage\x12!\n" +
+	"\fservice_tier\x18\x17 \x01(\tR\vserviceTier*v\n" +
 	"\x06Source\x12\x16\n" +
 	"\x12SOURCE_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fSOURCE_PROVIDER\x10\x01\x12\x13\n" +

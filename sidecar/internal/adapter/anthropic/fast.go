@@ -13,40 +13,75 @@ const (
 	deltaInput = `input_json_delta","partial_json":"`
 )
 
-// fast translates an ordinary delta. ok is false, and nothing was done, when data is anything else.
-func (s *stream) fast(dst, data []byte) (out []byte, ok bool) {
-	if s.block == blockSkipped || !has(data, 0, deltaOpen) {
-		return dst, false
+// piece is an ordinary delta: data[from:to] is its text, still escaped.
+type piece struct {
+	kind     pieceKind
+	index    int64 // of its block
+	from, to int
+	size     int64 // of the text once decoded
+}
+
+type pieceKind uint8
+
+const (
+	pieceText pieceKind = iota
+	pieceThinking
+	pieceInput
+)
+
+// readPiece recognises an ordinary delta. ok is false when data is anything else.
+func readPiece(data []byte) (p piece, ok bool) {
+	if !has(data, 0, deltaOpen) {
+		return p, false
 	}
-	index, at := int64(0), len(deltaOpen)
+	at := len(deltaOpen)
 	first := at
 	for at < len(data) && data[at] >= '0' && data[at] <= '9' && at-first < 9 {
-		index = index*10 + int64(data[at]-'0')
+		p.index = p.index*10 + int64(data[at]-'0')
 		at++
 	}
 	if at == first || !has(data, at, deltaInner) {
-		return dst, false
+		return p, false
 	}
 	at += len(deltaInner)
-	var add func(dst, escaped []byte, size int64) []byte
 	switch {
 	case has(data, at, deltaText):
-		at, add = at+len(deltaText), s.say
+		at += len(deltaText)
 	case has(data, at, deltaThink):
-		at, add = at+len(deltaThink), s.think
-	case has(data, at, deltaInput) && s.block == blockTool && index == s.index:
-		at, add = at+len(deltaInput), s.arguments
+		at, p.kind = at+len(deltaThink), pieceThinking
+	case has(data, at, deltaInput):
+		at, p.kind = at+len(deltaInput), pieceInput
 	default:
+		return p, false
+	}
+	p.from = at
+	p.to, p.size, ok = scanString(data, at)
+	return p, ok && closes(data[p.to+1:])
+}
+
+// fast translates an ordinary delta. ok is false, and nothing was done, when data is anything else.
+func (s *stream) fast(dst, data []byte) (out []byte, ok bool) {
+	if s.block == blockSkipped {
 		return dst, false
 	}
-	end, size, ok := scanString(data, at)
-	if !ok || !closes(data[end+1:]) {
+	p, ok := readPiece(data)
+	if !ok {
 		return dst, false
 	}
-	if end == at {
+	add := s.say
+	switch p.kind {
+	case pieceThinking:
+		add = s.think
+	case pieceInput:
+		if s.block != blockTool || p.index != s.index {
+			return dst, false
+		}
+		add = s.arguments
+	}
+	if p.from == p.to {
 		return dst, true
 	}
-	return add(dst, data[at:end], size), true
+	return add(dst, data[p.from:p.to], p.size), true
 }
 
 func has(p []byte, at int, want string) bool {

@@ -16,6 +16,8 @@ var (
 	unthinking = regexp.MustCompile(`claude-(?:instant|2|3[-.]5|3-(?:opus|sonnet|haiku))`)
 	budgeted   = regexp.MustCompile(`claude-(?:3[-.]7|(?:opus|sonnet|haiku)-4(?:[-.][0-5])?(?:$|[-@:](?:\D|20\d{6})))`)
 	unschooled = regexp.MustCompile(`claude-(?:instant|2|3)`) // know no output_config.format
+	// Take system texts before the conversation only.
+	hoisting = regexp.MustCompile(`claude-(?:instant|2|3|(?:opus|sonnet|haiku)-4(?:[-.][0-7])?(?:$|[-@:](?:\D|20\d{6})))`)
 )
 
 func mindOf(model string) mind {
@@ -29,3 +31,6 @@ func mindOf(model string) mind {
 }
 
 func knowsFormat(model string) bool { return !unschooled.MatchString(model) }
+
+// takesSystemLater reports whether a model takes a system text between the turns.
+func takesSystemLater(model string) bool { return !hoisting.MatchString(model) }

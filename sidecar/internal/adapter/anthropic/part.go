@@ -1,7 +1,9 @@
 package anthropic
 
 import (
+	"encoding/base64"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/tidwall/gjson"
 
@@ -127,10 +129,20 @@ func document(at place, p gjson.Result, cached bool) ([]byte, *exchange.Failure)
 		return nil, invalid(at.String()+".file", "file must be an object")
 	}
 	media, data, ok := splitDataURI(file.Get("file_data").Str)
-	if !ok || media != "application/pdf" {
-		return nil, unsupported(at.String(), "Anthropic takes files only as PDF in a data: URL")
+	var b []byte
+	switch {
+	case ok && media == "application/pdf":
+		b = base64Source(`{"type":"document"`, media, data)
+	case ok && media == "text/plain":
+		text, err := base64.StdEncoding.DecodeString(data)
+		if err != nil || !utf8.Valid(text) {
+			return nil, invalid(at.String()+".file.file_data", "the text must be base64 of UTF-8")
+		}
+		b = appendString([]byte(`{"type":"document","source":{"type":"text","media_type":"text/plain","data":`), string(text))
+		b = append(b, '}')
+	default:
+		return nil, unsupported(at.String(), "Anthropic takes files only as PDF or plain text in a data: URL")
 	}
-	b := base64Source(`{"type":"document"`, media, data)
 	if name := file.Get("filename"); name.Type == gjson.String && name.Str != "" {
 		b = append(append(b, `,"title":`...), name.Raw...)
 	}

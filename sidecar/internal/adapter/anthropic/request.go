@@ -8,13 +8,16 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
 // translation is a Messages request in the making. The parts come in any order and are put together at the end.
 type translation struct {
 	r           *exchange.Request
+	host        *Host
 	model       string
+	strict      bool   // the API version has no temperature and no top_p
 	limit       int64  // max_tokens, 0 when nobody has named one
 	system      []byte // text blocks, comma separated
 	turns       turns
@@ -30,8 +33,8 @@ type translation struct {
 }
 
 // translate turns the caller's body, which is a valid JSON object, into the provider's.
-func translate(r *exchange.Request, model string) ([]byte, *exchange.Failure) {
-	t := translation{r: r, model: model, limit: r.MaxOutput}
+func (h *Host) translate(r *exchange.Request, d *exchange.Deployment) ([]byte, *exchange.Failure) {
+	t := translation{r: r, host: h, model: d.Model, strict: h.Version == "" && d.APIVersion >= versionStrict, limit: r.MaxOutput}
 	if t.limit == 0 {
 		t.limit = r.DefaultOutput
 	}
@@ -76,8 +79,11 @@ func (t *translation) assemble(choice string) []byte {
 	}
 	turns := t.turns.close()
 	b := make([]byte, 0, len(turns)+len(t.system)+len(t.params)+t.tools.size()+len(t.format)+512)
-	b = appendString(append(b, `{"model":`...), t.model)
-	b = strconv.AppendInt(append(b, `,"max_tokens":`...), t.limit, 10)
+	b = t.host.appendVersion(append(b, '{'), "")
+	if t.host.namesModel(exchange.Chat) {
+		b = append(appendString(append(b, `"model":`...), t.model), ',')
+	}
+	b = strconv.AppendInt(append(b, `"max_tokens":`...), t.limit, 10)
 	if len(t.system) > 0 {
 		b = append(append(append(b, `,"system":[`...), t.system...), ']')
 	}
@@ -103,7 +109,7 @@ func (t *translation) assemble(choice string) []byte {
 	if t.r.UserSHA256 != "" {
 		b = append(appendString(append(b, `,"metadata":{"user_id":`...), t.r.UserSHA256), '}')
 	}
-	if t.r.Stream {
+	if t.r.Stream && !t.host.StreamByPath {
 		b = append(b, `,"stream":true`...)
 	}
 	return append(b, '}')
@@ -153,25 +159,10 @@ func (t *translation) member(name string, v gjson.Result) *exchange.Failure {
 // unlessHarmless refuses what Anthropic has no counterpart for, except for values that ask for nothing. Members
 // nobody knows are refused too: to drop one silently would change what the caller asked for.
 func unlessHarmless(name string, v gjson.Result) *exchange.Failure {
-	harmless := false
-	switch name {
-	case "n":
-		if v.Type != gjson.Number {
-			return invalid(name, "n must be a number")
-		}
-		harmless = v.Num == 1
-	case "logprobs", "store":
-		harmless = v.Type == gjson.False
-	case "frequency_penalty", "presence_penalty", "top_logprobs":
-		harmless = v.Type == gjson.Number && v.Num == 0
-	case "logit_bias":
-		harmless = v.IsObject() && compact(v) == "{}"
-	case "modalities":
-		harmless = compact(v) == `["text"]`
-	case "verbosity":
-		harmless = v.Str == "medium"
+	if name == "n" && v.Type != gjson.Number {
+		return invalid(name, "n must be a number")
 	}
-	if harmless {
+	if adapter.Harmless(name, v) {
 		return nil
 	}
 	return unsupported(name, fmt.Sprintf("Anthropic models cannot honour %s", printable(name)))

@@ -25,13 +25,15 @@ func TestRequestBody(t *testing.T) {
 			head + `"messages":[{"role":"user","content":[{"type":"text","text":"a\n\u00e9\""}]}]}`},
 		{"system texts, also later ones",
 			`{"messages":[{"role":"system","content":"A"},{"role":"developer","content":[{"type":"text","text":"B"},{"type":"text","text":"C"}]},{"role":"user","content":"hi"},{"role":"system","content":"D"}]}`,
-			head + `"system":[{"type":"text","text":"A"},{"type":"text","text":"B"},{"type":"text","text":"C"},{"type":"text","text":"D"}],` + hiOut + `}`},
+			head + `"system":[{"type":"text","text":"A"},{"type":"text","text":"B"},{"type":"text","text":"C"}],"messages":[{"role":"user","content":[{"type":"text","text":"hi"}]},{"role":"system","content":[{"type":"text","text":"D"}]}]}`},
 		{"same role merges", `{"messages":[{"role":"user","content":"a"},{"role":"user","content":"b"},{"role":"assistant","content":"c"},{"role":"user","content":"d"}]}`,
 			head + `"messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]},{"role":"assistant","content":[{"type":"text","text":"c"}]},{"role":"user","content":[{"type":"text","text":"d"}]}]}`},
 		{"images", `{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/jpg;base64,AAA=","detail":"low"}},{"type":"image_url","image_url":{"url":"https://a.test/b.png"}}]}]}`,
 			head + `"messages":[{"role":"user","content":[{"type":"image","source":{"type":"base64","media_type":"image/jpeg","data":"AAA="}},{"type":"image","source":{"type":"url","url":"https://a.test/b.png"}}]}]}`},
 		{"pdf", `{"messages":[{"role":"user","content":[{"type":"file","file":{"filename":"a.pdf","file_data":"data:application/pdf;base64,JVBE"}}]}]}`,
 			head + `"messages":[{"role":"user","content":[{"type":"document","source":{"type":"base64","media_type":"application/pdf","data":"JVBE"},"title":"a.pdf"}]}]}`},
+		{"text file", `{"messages":[{"role":"user","content":[{"type":"file","file":{"filename":"a.txt","file_data":"data:text/plain;charset=utf-8;base64,aMOpCg=="},"prompt_cache_breakpoint":{"mode":"explicit"}}]}]}`,
+			head + `"messages":[{"role":"user","content":[{"type":"document","source":{"type":"text","media_type":"text/plain","data":"hé\n"},"title":"a.txt","cache_control":{"type":"ephemeral"}}]}]}`},
 		{"cache breakpoint", `{"messages":[{"role":"user","content":[{"type":"text","text":"x","prompt_cache_breakpoint":{"mode":"explicit"}}]}]}`,
 			head + `"messages":[{"role":"user","content":[{"type":"text","text":"x","cache_control":{"type":"ephemeral"}}]}]}`},
 		{"calls and results",
@@ -196,7 +198,7 @@ func TestRequestRefused(t *testing.T) {
 		{part(`{"type":"input_audio","input_audio":{}}`), no, "messages[1].content[1]"},
 		{part(`{"type":"file"}`), bad, "messages[1].content[1].file"},
 		{part(`{"type":"file","file":{"file_id":"f"}}`), no, "messages[1].content[1]"},
-		{part(`{"type":"file","file":{"file_data":"data:text/plain;base64,AA"}}`), no, "messages[1].content[1]"},
+		{part(`{"type":"file","file":{"file_data":"data:text/csv;base64,AA"}}`), no, "messages[1].content[1]"},
 		{part(`{"type":"image_url","image_url":"x"}`), bad, "messages[1].content[1].image_url.url"},
 		{part(`{"type":"image_url","image_url":{"url":"data:image/png,x"}}`), bad, "messages[1].content[1].image_url.url"},
 		{part(`{"type":"image_url","image_url":{"url":"data:image/tiff;base64,x"}}`), no, "messages[1].content[1]"},
@@ -266,4 +268,36 @@ func FuzzRequest(f *testing.F) {
 			t.Fatalf("%s became %s", body, call.Body)
 		}
 	})
+}
+
+// TestSystemLater: older models take system texts before the conversation only.
+func TestSystemLater(t *testing.T) {
+	const later = `{"role":"system","content":[{"type":"text","text":"D"}]}`
+	r := &exchange.Request{Operation: exchange.Chat, Body: []byte(`{"messages":[{"role":"user","content":"hi"},{"role":"system","content":"D"}]}`)}
+	for model, want := range map[string]bool{
+		"claude-opus-4-1": false, "claude-opus-4-20250514": false, "anthropic.claude-sonnet-4-5-20250929-v1:0": false,
+		"claude-3-5-haiku-20241022": false, "claude-opus-4-7": false, "claude-opus-4-8": true, "claude-sonnet-5": true, "claude-fx-5": true,
+	} {
+		call, f := New().Request(r, &exchange.Deployment{Model: model}, nil)
+		if f != nil || strings.Contains(string(call.Body), later) != want || !want && !strings.Contains(string(call.Body), `"system":[`) {
+			t.Errorf("%s: %v %s", model, f, call.Body)
+		}
+	}
+}
+
+// TestVersions: what the deployment's API version no longer has is refused, not dropped.
+func TestVersions(t *testing.T) {
+	d := &exchange.Deployment{Model: "m", APIVersion: "2026-10-21"}
+	for body, param := range map[string]string{
+		`"temperature":0.5`: "temperature", `"top_p":0.5`: "top_p", `"temperature":1`: "", `"stop":"x"`: "",
+	} {
+		r := &exchange.Request{Operation: exchange.Chat, Body: []byte(`{` + hi + `,` + body + `}`)}
+		call, f := New().Request(r, d, nil)
+		switch {
+		case param == "" && (f != nil || call.Header[1] != adapter.Field{Name: "anthropic-version", Value: "2026-10-21"}):
+			t.Errorf("%s: %v %v", body, f, call.Header)
+		case param != "" && (f == nil || f.Kind != exchange.FailUnsupported || f.Param != param):
+			t.Errorf("%s: %+v", body, f)
+		}
+	}
 }

@@ -32,7 +32,7 @@ func respond(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exch
 	use := none
 	var c counts
 	if c.update(m.Get("usage")); c.hasOutput {
-		use = exchange.Usage{Tokens: c.tokens(), Source: exchange.FromProvider}
+		use = c.usage()
 	}
 	id := m.Get("id").Str
 	if id == "" {
@@ -47,10 +47,40 @@ func respond(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exch
 	dst = appendMessage(dst, content)
 	dst = append(dst, `,"logprobs":null,"finish_reason":"`...)
 	dst = append(dst, finishReason(m.Get("stop_reason").Str)...)
-	dst = append(dst, `"}],"usage":`...)
+	dst = append(appendStop(append(dst, '"'), m), `}]`...)
+	dst = append(appendTier(dst, c.tier), `,"usage":`...)
 	own, use := a(nil, use, adapter.Delivered{Bytes: int64(len(content.Raw))})
 	dst = append(appendUsage(dst, use.Tokens), `,"x_gateway":`...)
 	return append(append(dst, own...), '}'), use, nil
+}
+
+// appendStop appends to a choice what its finish_reason does not say of the end, in the provider's words: the caller may
+// have to send a paused turn again, for example. m has the stop reason.
+func appendStop(dst []byte, m gjson.Result) []byte {
+	switch reason := m.Get("stop_reason").Str; reason {
+	case "", "end_turn", "max_tokens", "tool_use":
+		return dst
+	default:
+		dst = appendString(append(dst, `,"stop_reason":`...), trimmed(reason))
+	}
+	if s := m.Get("stop_sequence"); s.Type == gjson.String {
+		dst = append(append(dst, `,"stop_sequence":`...), s.Raw...)
+	}
+	if d := m.Get("stop_details"); d.IsObject() {
+		dst = append(append(dst, `,"stop_details":`...), compact(d)...)
+	}
+	return dst
+}
+
+// appendTier appends the tier that the answer was served at, by the caller's name.
+func appendTier(dst []byte, tier string) []byte {
+	switch tier {
+	case "":
+		return dst
+	case "standard":
+		tier = "default"
+	}
+	return appendString(append(dst, `,"service_tier":`...), tier)
 }
 
 // appendMessage appends the assistant's message made of the content blocks. Blocks of other kinds, such as those of

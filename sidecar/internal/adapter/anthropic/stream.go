@@ -40,6 +40,7 @@ type stream struct {
 
 	begun     bool           // the role chunk was appended
 	stop      string         // upstream's stop reason, "" while there is none
+	stopNote  []byte         // what else is to be said of it, see appendStop
 	broken    bool           // an error was reported
 	ended     bool           // End succeeded
 	final     bool           // message_delta stated the output tokens
@@ -120,6 +121,7 @@ func (s *stream) event(dst, name, data []byte) ([]byte, adapter.Progress) {
 	case "message_delta":
 		if reason := ev.Get("delta.stop_reason"); reason.Type == gjson.String && reason.Str != "" {
 			s.stop = reason.Str
+			s.stopNote = appendStop(nil, ev.Get("delta"))
 		}
 		u := ev.Get("usage")
 		s.counts.update(u)
@@ -295,8 +297,9 @@ func (s *stream) End(dst []byte) ([]byte, *exchange.Failure) {
 	s.ended = true
 	dst = s.begin(s.closeBlock(dst))
 	dst = append(s.appendStart(dst), `,"choices":[{"index":0,"delta":{},"finish_reason":"`...)
-	dst = append(append(dst, finishReason(s.stop)...), `"}]`...)
-	dst = append(append(dst, s.noUsage()...), "}\n\n"...)
+	dst = append(append(dst, finishReason(s.stop)...), '"')
+	dst = append(append(dst, s.stopNote...), `}]`...)
+	dst = append(append(appendTier(dst, s.counts.tier), s.noUsage()...), "}\n\n"...)
 	if s.req.IncludeUsage {
 		own, u := s.note(nil, s.Usage(), s.Delivered())
 		s.told = u
@@ -316,7 +319,7 @@ func (s *stream) Usage() exchange.Usage {
 	if !s.counts.stated || s.ended && !s.final {
 		return exchange.Usage{Source: exchange.FromEstimate}
 	}
-	return exchange.Usage{Tokens: s.counts.tokens(), Source: exchange.FromProvider}
+	return s.counts.usage()
 }
 
 // Delivered counts the decoded bytes of text, thinking, tool names and arguments appended so far.

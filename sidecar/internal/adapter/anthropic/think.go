@@ -58,7 +58,10 @@ func (t *translation) sampling(name string, v gjson.Result, most float64, to *st
 		return invalid(name, fmt.Sprintf("%s must be a number from 0 to %g", name, most))
 	case v.Num > 1:
 		return unsupported(name, fmt.Sprintf("Anthropic's %s goes from 0 to 1", name))
-	case v.Num < 1:
+	case v.Num == 1:
+	case t.strict:
+		return unsupported(name, fmt.Sprintf("Anthropic's API has no %s any more", name))
+	default:
 		*to = v.Raw
 	}
 	return nil

@@ -14,7 +14,7 @@ type turns struct {
 
 func (t *turns) any() bool { return t.role != "" }
 
-// block adds one block to a turn of the role, which is user or assistant.
+// block adds one block to a turn of the role, which is user, assistant or system.
 func (t *turns) block(role string, block []byte) {
 	t.open(role)
 	if len(t.body) > t.start {

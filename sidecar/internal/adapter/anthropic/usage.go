@@ -19,6 +19,9 @@ type counts struct {
 	written              int64 // to the cache, whatever the duration
 	written5m, written1h int64
 	thinking             int64
+	searches             int64
+	tier                 string
+	raw                  []byte // members of the usage object that are not null, see merge
 	hasOutput, stated    bool
 	passes               []counts // iterations, when the provider ran the model more than once
 	isPass               bool     // passes have no passes
@@ -37,8 +40,17 @@ func (c *counts) update(u gjson.Result) {
 		c.stated = true
 		return true
 	}
+	if !c.isPass {
+		c.raw = merge(c.raw, u)
+	}
 	u.ForEach(func(k, v gjson.Result) bool {
 		switch k.Str {
+		case "server_tool_use":
+			set(&c.searches, v.Get("web_search_requests"))
+		case "service_tier":
+			if v.Type == gjson.String {
+				c.tier = trimmed(v.Str)
+			}
 		case "input_tokens":
 			set(&c.input, v)
 		case "cache_read_input_tokens":
@@ -76,6 +88,51 @@ func (c *counts) iterations(v gjson.Result) {
 	})
 }
 
+// rawMax bounds the usage object that is kept as it stood, in bytes.
+const rawMax = 4 << 10
+
+// merge puts the members of a usage object that are not null over those of the ones before it: a stream states its
+// usage in parts.
+func merge(all []byte, u gjson.Result) []byte {
+	switch {
+	case len(all) == 0:
+		return []byte(u.Raw)
+	case len(all) > rawMax:
+		return all // it is not kept
+	}
+	out := []byte{'{'}
+	add := func(k, v gjson.Result) {
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(append(append(out, k.Raw...), ':'), v.Raw...)
+	}
+	gjson.ParseBytes(all).ForEach(func(k, v gjson.Result) bool {
+		if newer := u.Get(gjson.Escape(k.Str)); newer.Type != gjson.Null {
+			v = newer
+		}
+		add(k, v)
+		return true
+	})
+	before := gjson.ParseBytes(all)
+	u.ForEach(func(k, v gjson.Result) bool {
+		if !before.Get(gjson.Escape(k.Str)).Exists() {
+			add(k, v)
+		}
+		return true
+	})
+	return append(out, '}')
+}
+
+// usage is what the provider stated.
+func (c *counts) usage() exchange.Usage {
+	u := exchange.Usage{Tokens: c.tokens(), Source: exchange.FromProvider, ServiceTier: c.tier}
+	if len(c.raw) <= rawMax {
+		u.Raw = string(c.raw)
+	}
+	return u
+}
+
 // tokens is what is to be paid.
 func (c *counts) tokens() exchange.Tokens {
 	t := c.own()
@@ -99,6 +156,7 @@ func (c *counts) own() exchange.Tokens {
 		CacheWrite1h: c.written1h,
 		Output:       c.output,
 		Reasoning:    min(c.thinking, c.output),
+		WebSearches:  c.searches,
 	}
 }
 

@@ -1,7 +1,10 @@
 package messages
 
 import (
+	"cmp"
 	"encoding/json"
+	"slices"
+	"strings"
 
 	"github.com/tidwall/gjson"
 
@@ -12,6 +15,8 @@ import (
 // Face is an adapter as callers of the Messages API see it. It implements adapter.Face.
 type Face struct{ adapter.Adapter }
 
+var _ adapter.Face = Face{}
+
 // Behind implements adapter.Face.
 func (f Face) Behind() adapter.Adapter { return f.Adapter }
 
@@ -20,53 +25,151 @@ func (f Face) Translate(r *exchange.Request, s adapter.Stream) adapter.Stream {
 	return &stream{Stream: s, r: r, call: -1}
 }
 
-// Response implements adapter.Adapter.
-func (f Face) Response(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exchange.Usage, *exchange.Failure) {
-	chat, u, failure := f.Adapter.Response(r, body, a)
-	if failure != nil {
-		return nil, u, failure
-	}
-	in := gjson.ParseBytes(chat)
-	m := in.Get("choices.0.message")
-	content := []any{}
-	for _, d := range m.Get("reasoning_details").Array() {
-		switch d.Get("type").Str {
-		case "reasoning.text":
-			content = append(content, object{
-				"type": "thinking", "thinking": d.Get("text").Str, "signature": d.Get("signature").Str,
-			})
-		case "reasoning.encrypted":
-			content = append(content, object{"type": "redacted_thinking", "data": d.Get("data").Str})
-		}
-	}
-	if len(content) == 0 && m.Get("reasoning_content").Str != "" {
-		content = append(content, object{"type": "thinking", "thinking": m.Get("reasoning_content").Str, "signature": ""})
-	}
-	for _, name := range [...]string{"content", "refusal"} {
-		if text := m.Get(name).Str; text != "" {
-			content = append(content, object{"type": "text", "text": text})
-		}
-	}
-	for _, c := range m.Get("tool_calls").Array() {
-		content = append(content, object{
-			"type": "tool_use", "id": c.Get("id").Str, "name": c.Get("function.name").Str,
-			"input": input(c.Get("function.arguments").Str),
-		})
-	}
-	out, err := json.Marshal(object{
-		"id": in.Get("id").Str, "type": "message", "role": "assistant", "model": r.Model, "content": content,
-		"stop_reason": stopReason(in.Get("choices.0.finish_reason").Str), "stop_sequence": nil, "usage": usage(u.Tokens),
-		"x_gateway": json.RawMessage(in.Get("x_gateway").Raw),
-	})
-	if err != nil {
-		return nil, u, &exchange.Failure{Kind: exchange.FailInvalid, Message: "the provider's answer cannot be translated"}
-	}
-	return out, u, nil
-}
-
 // Stream implements adapter.Adapter.
 func (f Face) Stream(r *exchange.Request, a adapter.Annotate) adapter.Stream {
 	return f.Translate(r, f.Adapter.Stream(r, a))
+}
+
+// Request implements adapter.Adapter.
+func (f Face) Request(r *exchange.Request, d *exchange.Deployment, secret []byte) (adapter.Call, *exchange.Failure) {
+	call, failure := f.Adapter.Request(r, d, secret)
+	return call, asSent(failure)
+}
+
+// Failure implements adapter.Adapter.
+func (f Face) Failure(status int, h adapter.Header, body []byte) *exchange.Failure {
+	return asSent(f.Adapter.Failure(status, h, body))
+}
+
+// sentNames are the caller's names of chat's members.
+var sentNames = map[string]string{
+	"max_completion_tokens": "max_tokens", "stop": "stop_sequences", "reasoning_effort": "thinking",
+	"response_format": "output_config.format", "user": "metadata.user_id", "safety_identifier": "metadata.user_id",
+	"parallel_tool_calls": "tool_choice.disable_parallel_tool_use",
+}
+
+// Param is the caller's name of a member of a chat request.
+func Param(chat string) string { return cmp.Or(sentNames[chat], chat) }
+
+// asSent names the member at fault as the caller knows it. Messages are numbered otherwise there.
+func asSent(f *exchange.Failure) *exchange.Failure {
+	if f == nil || f.Param == "" {
+		return f
+	}
+	name, rest, _ := strings.Cut(f.Param, ".")
+	name, _, _ = strings.Cut(name, "[")
+	sent := *f
+	switch known := Param(name); {
+	case known != name:
+		sent.Param = known
+	case name == "messages":
+		sent.Param = name
+	case name == "tools":
+		sent.Param = strings.ReplaceAll(strings.TrimSuffix(f.Param, ".function"), ".function.parameters", ".input_schema")
+		sent.Param = strings.ReplaceAll(sent.Param, ".function.", ".")
+	case name == "tool_choice" && rest != "":
+		sent.Param = name
+	}
+	return &sent
+}
+
+// Response implements adapter.Adapter.
+func (f Face) Response(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exchange.Usage, *exchange.Failure) {
+	answer, u, failure := f.Adapter.Response(r, body, a)
+	if failure != nil {
+		return nil, u, failure
+	}
+	in := gjson.ParseBytes(answer)
+	choice := in.Get("choices.0")
+	m := choice.Get("message")
+	content := thinking(m)
+	cited := citations(m)
+	for _, name := range [...]string{"content", "refusal"} {
+		if text := m.Get(name).Str; text != "" {
+			block := object{"type": "text", "text": text}
+			if len(cited) > 0 {
+				block["citations"], cited = cited, nil
+			}
+			content = append(content, block)
+		}
+	}
+	for _, c := range m.Get("tool_calls").Array() {
+		if extra := c.Get("extra_content"); extra.IsObject() {
+			content = append(content, kept(c.Get("id").Str, extra))
+		}
+		content = append(content, object{
+			"type": "tool_use", "id": idOut(c.Get("id").Str), "name": c.Get("function.name").Str,
+			"input": input(c.Get("function.arguments").Str),
+		})
+	}
+	end := ending{sequences: stopSequences(r)}
+	end.take(choice)
+	if m.Get("refusal").Str != "" {
+		end.refused = true
+	}
+	out := end.members()
+	for name, v := range map[string]any{
+		"id": cmp.Or(in.Get("id").Str, r.ID), "type": "message", "role": "assistant", "model": r.Model, "content": content,
+		"usage": usage(u, in.Get("service_tier").Str), "x_gateway": json.RawMessage(in.Get("x_gateway").Raw),
+	} {
+		out[name] = v
+	}
+	b, err := json.Marshal(out)
+	if err != nil {
+		return nil, u, &exchange.Failure{Kind: exchange.FailInvalid, Message: "the provider's answer cannot be translated"}
+	}
+	return b, u, nil
+}
+
+// thinking is the blocks of what the model thought.
+func thinking(m gjson.Result) []any {
+	blocks := []any{}
+	var others []gjson.Result
+	for _, d := range m.Get("reasoning_details").Array() {
+		switch kind := d.Get("type").Str; {
+		case !isClaude(d):
+			others = append(others, d)
+		case kind == "reasoning.text":
+			blocks = append(blocks, object{
+				"type": "thinking", "thinking": d.Get("text").Str, "signature": cmp.Or(d.Get("signature").Str, adapter.ForeignMark),
+			})
+		case kind == "reasoning.encrypted":
+			blocks = append(blocks, object{"type": "redacted_thinking", "data": d.Get("data").Str})
+		}
+	}
+	if text := m.Get("reasoning_content").Str; len(others) > 0 || len(blocks) == 0 && text != "" {
+		blocks = append(blocks, object{
+			"type": "thinking", "thinking": text, "signature": foreign{Details: joined(others)}.signature(),
+		})
+	}
+	return blocks
+}
+
+// kept is the block that keeps what a vendor wants back with a call.
+func kept(id string, extra gjson.Result) object {
+	return object{"type": "redacted_thinking", "data": foreign{Call: id, Extra: json.RawMessage(extra.Raw)}.signature()}
+}
+
+// citations are what the text cites from the web.
+func citations(m gjson.Result) (list []any) {
+	for _, a := range m.Get("annotations").Array() {
+		if c := citation(a); c != nil {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// citation is an annotation as a citation, nil when it is none of the web. There is nothing to cite it by again.
+func citation(a gjson.Result) object {
+	if a.Get("type").Str != "url_citation" {
+		return nil
+	}
+	c := a.Get("url_citation")
+	return object{
+		"type": "web_search_result_location", "url": c.Get("url").Str, "title": c.Get("title").Str, "cited_text": "",
+		"encrypted_index": "",
+	}
 }
 
 // input is the arguments of a call as the object Anthropic's callers want. Models may write what is none.
@@ -77,22 +180,78 @@ func input(arguments string) json.RawMessage {
 	return json.RawMessage("{}")
 }
 
-func stopReason(finish string) string {
-	switch finish {
-	case "length":
-		return "max_tokens"
-	case "tool_calls", "function_call":
-		return "tool_use"
-	case "content_filter":
-		return "refusal"
+// ending is why an answer ended.
+type ending struct {
+	sequences []string // that the caller asked to stop at
+	finish    string
+	sequence  string
+	refused   bool
+	details   json.RawMessage
+}
+
+func stopSequences(r *exchange.Request) (list []string) {
+	for _, s := range gjson.GetBytes(r.Native, "stop_sequences").Array() {
+		list = append(list, s.Str)
 	}
-	return "end_turn"
+	return list
+}
+
+// take reads a choice. Servers that tell the sequence they stopped at have several names for it.
+func (e *ending) take(choice gjson.Result) {
+	if finish := choice.Get("finish_reason").Str; finish != "" {
+		e.finish = finish
+	}
+	for _, name := range [...]string{"stop_sequence", "stop_reason", "matched_stop"} {
+		if s := choice.Get(name).Str; s != "" && slices.Contains(e.sequences, s) {
+			e.sequence = s
+		}
+	}
+	if d := choice.Get("stop_details"); d.IsObject() {
+		e.details = json.RawMessage(d.Raw)
+	}
+}
+
+func (e *ending) members() object {
+	o := object{"stop_reason": "end_turn", "stop_sequence": nil}
+	switch e.finish {
+	case "length":
+		o["stop_reason"] = "max_tokens"
+	case "tool_calls", "function_call":
+		o["stop_reason"] = "tool_use"
+	case "content_filter":
+		o["stop_reason"] = "refusal"
+	default:
+		switch {
+		case e.refused:
+			o["stop_reason"] = "refusal"
+		case e.sequence != "":
+			o["stop_reason"], o["stop_sequence"] = "stop_sequence", e.sequence
+		}
+	}
+	if e.details != nil {
+		o["stop_details"] = e.details
+	}
+	return o
 }
 
 // usage is in Anthropic's terms: input without what caches held.
-func usage(t exchange.Tokens) object {
-	return object{
-		"input_tokens": t.Input, "output_tokens": t.Output, "cache_read_input_tokens": t.CacheRead,
-		"cache_creation_input_tokens": t.CacheWrite5m + t.CacheWrite1h,
+func usage(u exchange.Usage, tier string) object {
+	t := u.Tokens
+	o := object{
+		"input_tokens": t.Input + t.InputAudio + t.InputImage, "output_tokens": t.Completion(),
+		"cache_read_input_tokens": t.CacheRead, "cache_creation_input_tokens": t.CacheWrite5m + t.CacheWrite1h,
 	}
+	if t.CacheWrite5m+t.CacheWrite1h > 0 {
+		o["cache_creation"] = object{"ephemeral_5m_input_tokens": t.CacheWrite5m, "ephemeral_1h_input_tokens": t.CacheWrite1h}
+	}
+	if t.Reasoning > 0 {
+		o["output_tokens_details"] = object{"thinking_tokens": t.Reasoning}
+	}
+	if t.WebSearches > 0 {
+		o["server_tool_use"] = object{"web_search_requests": t.WebSearches}
+	}
+	if tier := cmp.Or(tier, u.ServiceTier); tier != "" {
+		o["service_tier"] = cmp.Or(map[string]string{"default": "standard"}[tier], tier)
+	}
+	return o
 }

@@ -2,6 +2,7 @@ package messages
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 
 	"github.com/tidwall/gjson"
@@ -20,7 +21,15 @@ type stream struct {
 	open    string // kind of the open block, "" for none
 	block   int    // its index
 	call    int64  // index of the open tool call in the chunks
-	stop    string
+	callID  string
+	extra   json.RawMessage // that came for the open call after its start
+	signed  bool            // the open block of thinking has its signature
+	claude  bool            // the entry of reasoning_details in hand is Claude's: its first piece says so
+	entry   string          // its index
+	others  []gjson.Result  // pieces of other vendors' entries, for the signature of the open block
+	room    int             // bytes of them
+	end     ending
+	tier    string
 	gateway json.RawMessage
 }
 
@@ -52,10 +61,7 @@ func (s *stream) End(dst []byte) ([]byte, *exchange.Failure) {
 		return dst[:before], interleaved()
 	}
 	dst = s.close(s.start(dst, gjson.Result{}))
-	delta := object{
-		"type": "message_delta", "delta": object{"stop_reason": stopReason(s.stop), "stop_sequence": nil},
-		"usage": usage(s.Usage().Tokens),
-	}
+	delta := object{"type": "message_delta", "delta": s.end.members(), "usage": usage(s.Usage(), s.tier)}
 	if s.gateway != nil {
 		delta["x_gateway"] = s.gateway
 	}
@@ -67,22 +73,16 @@ func interleaved() *exchange.Failure {
 	return &exchange.Failure{Kind: exchange.FailInvalid, Message: "the provider's tool calls are interleaved"}
 }
 
+// Ping implements adapter.Pinger.
+func (s *stream) Ping() string { return adapter.MessagesPing }
+
 // Abort implements adapter.Stream.
 func (s *stream) Abort(dst []byte, f *exchange.Failure) []byte {
 	s.chat = s.Stream.Abort(s.chat[:0], f)
 	e := gjson.GetBytes(bytes.TrimPrefix(s.chat, []byte("data: ")), "error")
-	kind := "api_error"
-	switch f.Kind {
-	case exchange.FailOverloaded:
-		kind = "overloaded_error"
-	case exchange.FailRateLimited:
-		kind = "rate_limit_error"
-	case exchange.FailTimeout:
-		kind = "timeout_error"
-	}
-	return event(dst, "error", object{"type": "error", "error": object{
-		"type": kind, "message": e.Get("message").Str, "details": json.RawMessage(e.Raw),
-	}})
+	return adapter.AppendMessagesError(dst, f, adapter.MessagesError{
+		Message: e.Get("message").Str, Type: e.Get("type").Str, Code: e.Get("code").Str, Delivered: s.Delivered().Bytes,
+	})
 }
 
 // translate appends what becomes of the chunks in s.chat.
@@ -99,10 +99,11 @@ func (s *stream) translate(dst []byte) ([]byte, bool) {
 		if x := chunk.Get("x_gateway"); x.Exists() {
 			s.gateway = json.RawMessage(x.Raw)
 		}
-		c := chunk.Get("choices.0")
-		if finish := c.Get("finish_reason").Str; finish != "" {
-			s.stop = finish
+		if tier := chunk.Get("service_tier").Str; tier != "" {
+			s.tier = tier
 		}
+		c := chunk.Get("choices.0")
+		s.end.take(c)
 		if dst, ok = s.delta(dst, c.Get("delta")); !ok {
 			return dst, false
 		}
@@ -112,33 +113,38 @@ func (s *stream) translate(dst []byte) ([]byte, bool) {
 
 func (s *stream) delta(dst []byte, d gjson.Result) ([]byte, bool) {
 	if text := d.Get("reasoning_content").Str; text != "" {
-		dst = s.piece(s.begin(dst, "thinking", object{"type": "thinking", "thinking": "", "signature": ""}),
-			object{"type": "thinking_delta", "thinking": text})
+		dst = s.piece(s.think(dst), object{"type": "thinking_delta", "thinking": text})
 	}
 	for _, detail := range d.Get("reasoning_details").Array() {
-		switch {
-		case detail.Get("type").Str == "reasoning.encrypted":
-			dst = s.begin(s.close(dst), "redacted_thinking", object{"type": "redacted_thinking", "data": detail.Get("data").Str})
-			dst = s.close(dst)
-		case detail.Get("signature").Str != "":
-			dst = s.piece(s.begin(dst, "thinking", object{"type": "thinking", "thinking": "", "signature": ""}),
-				object{"type": "signature_delta", "signature": detail.Get("signature").Str})
-		}
+		dst = s.detail(dst, detail)
 	}
 	for _, name := range [...]string{"content", "refusal"} {
 		if text := d.Get(name).Str; text != "" {
+			s.end.refused = s.end.refused || name == "refusal"
 			dst = s.piece(s.begin(dst, "text", object{"type": "text", "text": ""}), object{"type": "text_delta", "text": text})
 		}
 	}
+	for _, a := range d.Get("annotations").Array() {
+		if c := citation(a); c != nil {
+			dst = s.piece(s.begin(dst, "text", object{"type": "text", "text": ""}), object{"type": "citations_delta", "citation": c})
+		}
+	}
 	for _, c := range d.Get("tool_calls").Array() {
+		extra := c.Get("extra_content")
 		if index := c.Get("index").Int(); s.open != "tool_use" || index != s.call {
 			if index <= s.call {
 				return dst, false
 			}
-			s.call = index
-			dst = s.begin(s.close(dst), "tool_use", object{
-				"type": "tool_use", "id": c.Get("id").Str, "name": c.Get("function.name").Str, "input": object{},
+			dst = s.close(dst)
+			s.call, s.callID = index, c.Get("id").Str
+			if extra.IsObject() {
+				dst = s.whole(dst, kept(s.callID, extra))
+			}
+			dst = s.begin(dst, "tool_use", object{
+				"type": "tool_use", "id": idOut(s.callID), "name": c.Get("function.name").Str, "input": object{},
 			})
+		} else if extra.IsObject() && len(extra.Raw) <= foreignMax {
+			s.extra = json.RawMessage(extra.Raw)
 		}
 		if arguments := c.Get("function.arguments").Str; arguments != "" {
 			dst = s.piece(dst, object{"type": "input_json_delta", "partial_json": arguments})
@@ -147,15 +153,51 @@ func (s *stream) delta(dst []byte, d gjson.Result) ([]byte, bool) {
 	return dst, true
 }
 
+// think opens a block of thinking, a new one when the open one has been signed.
+func (s *stream) think(dst []byte) []byte {
+	if s.open == "thinking" && s.signed {
+		dst = s.close(dst)
+	}
+	return s.begin(dst, "thinking", object{"type": "thinking", "thinking": "", "signature": ""})
+}
+
+// detail takes a piece of an entry of reasoning_details. Its text has come as reasoning_content.
+func (s *stream) detail(dst []byte, d gjson.Result) []byte {
+	if index := d.Get("index").Raw; index != s.entry || d.Get("format").Exists() {
+		s.entry, s.claude = index, isClaude(d)
+	}
+	switch signature := d.Get("signature").Str; {
+	case !s.claude:
+		if s.room += len(d.Raw); s.room <= foreignMax {
+			s.others = append(s.others, gjson.Parse(d.Raw))
+		}
+		if s.open != "thinking" {
+			dst = s.think(dst)
+		}
+	case d.Get("type").Str == "reasoning.encrypted":
+		dst = s.whole(dst, object{"type": "redacted_thinking", "data": d.Get("data").Str})
+	case signature != "":
+		dst = s.piece(s.think(dst), object{"type": "signature_delta", "signature": signature})
+		s.signed = true
+	}
+	return dst
+}
+
+// whole appends a block that comes in one piece.
+func (s *stream) whole(dst []byte, block object) []byte {
+	return s.close(s.begin(s.close(dst), "whole", block))
+}
+
 // start appends message_start, once.
 func (s *stream) start(dst []byte, chunk gjson.Result) []byte {
 	if s.started {
 		return dst
 	}
-	s.started = true
+	s.started, s.end.sequences = true, stopSequences(s.r)
 	return event(dst, "message_start", object{"type": "message_start", "message": object{
-		"id": chunk.Get("id").Str, "type": "message", "role": "assistant", "model": s.r.Model, "content": []any{},
-		"stop_reason": nil, "stop_sequence": nil, "usage": usage(exchange.Tokens{}),
+		"id": cmp.Or(chunk.Get("id").Str, s.r.ID), "type": "message", "role": "assistant", "model": s.r.Model, "content": []any{},
+		"stop_reason": nil, "stop_sequence": nil,
+		"usage": usage(exchange.Usage{Tokens: exchange.Tokens{Input: s.r.InputEstimate}}, ""),
 	}})
 }
 
@@ -178,9 +220,17 @@ func (s *stream) close(dst []byte) []byte {
 	if s.open == "" {
 		return dst
 	}
+	if s.open == "thinking" && !s.signed {
+		dst = s.piece(dst, object{"type": "signature_delta", "signature": foreign{Details: joined(s.others)}.signature()})
+	}
 	dst = event(dst, "content_block_stop", object{"type": "content_block_stop", "index": s.block})
-	s.open = ""
+	s.open, s.signed, s.others, s.room = "", false, nil, 0
 	s.block++
+	if s.extra != nil {
+		extra := gjson.ParseBytes(s.extra)
+		s.extra = nil
+		dst = s.whole(dst, kept(s.callID, extra))
+	}
 	return dst
 }
 

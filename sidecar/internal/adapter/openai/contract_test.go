@@ -3,17 +3,24 @@ package openai
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"io/fs"
+	"math/rand/v2"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
+	"github.com/sluice-gateway/sluice/sidecar/internal/relay"
 )
 
 // want is what an OpenAI-dialect caller must see of a fixture.
@@ -75,104 +82,207 @@ func TestFixtures(t *testing.T) {
 	}
 }
 
+// replayFixture plays a fixture through the real relay. How its bytes are cut must not matter.
 func replayFixture(t *testing.T, w want) {
 	raw, err := os.ReadFile(filepath.Join("testdata", filepath.FromSlash(w.File)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	resp, err := http.ReadResponse(bufio.NewReader(bytes.NewReader(raw)), nil)
-	if err != nil {
-		t.Fatal(err)
+	asks := []bool{true}
+	if w.Stream {
+		asks = []bool{true, false}
 	}
-	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if resp.StatusCode != http.StatusOK {
-		checkRefusal(t, w, New().Failure(resp.StatusCode, resp.Header.Get, body))
-		return
-	}
-	// A stream request that is answered with one JSON document comes to Response: the relay sees to that.
-	if w.Stream && !strings.HasPrefix(resp.Header.Get("Content-Type"), "application/json") {
-		for _, ask := range []bool{true, false} {
-			for _, size := range []int{len(body), 1, 7} { // the cuts of the body must not matter
-				replayStream(t, w, body, size, ask)
-			}
+	for name, size := range cuts() {
+		for _, includeUsage := range asks {
+			t.Run(fmt.Sprintf("%s/%v", name, includeUsage), func(t *testing.T) {
+				r := ask(w.Stream)
+				r.IncludeUsage = w.Stream && includeUsage
+				if w.API == "embeddings" {
+					r.Operation = exchange.Embeddings
+				}
+				judge(t, w, overRelay(t, raw, size, r))
+			})
 		}
-		return
 	}
-	replayWhole(t, w, body)
 }
 
-func replayWhole(t *testing.T, w want, body []byte) {
-	r := ask(false)
-	if w.API == "embeddings" {
-		r.Operation = exchange.Embeddings
-	}
-	out, u, f := New().Response(r, body, note)
-	if w.Want.Error != nil {
-		checkFailed(t, w, f)
-		if w.Want.Usage != nil {
-			checkUsage(t, w, u)
-		}
-		return
-	}
-	if f != nil {
-		t.Fatalf("failure: %+v", f)
-	}
-	checkUsage(t, w, u)
-	if w.API == "embeddings" {
-		checkVectors(t, w, out)
-		return
-	}
-	check(t, w, readAnswer(t, out))
-}
-
-func replayStream(t *testing.T, w want, body []byte, size int, ask bool) {
+func judge(t *testing.T, w want, got relayed) {
 	t.Helper()
-	run := translate(t, body, size, ask)
-	if w.Want.Error != nil {
-		checkFailed(t, w, run.failure)
-		if got := readStream(t, run, true).text(0); got != w.Want.Partial {
-			t.Errorf("content before the failure %q, want %q", got, w.Want.Partial)
+	switch {
+	case w.Want.Status != http.StatusOK:
+		checkRefusal(t, w, got)
+	case w.Want.Error != nil:
+		checkBroken(t, w, got)
+	case got.failure != nil:
+		t.Fatalf("failure: %+v", got.failure)
+	case w.Stream:
+		checkStream(t, w, got)
+	default:
+		checkWhole(t, w, got)
+	}
+}
+
+// cuts are ways to cut a body: each is how long the next piece is.
+func cuts() map[string]func() int {
+	all := map[string]func() int{
+		"whole": func() int { return 1 << 20 },
+		"bytes": func() int { return 1 },
+	}
+	for seed := range uint64(4) {
+		dice := rand.New(rand.NewPCG(seed, 0))
+		all["random "+strconv.FormatUint(seed, 10)] = func() int { return 1 + dice.IntN(1+dice.IntN(200)) }
+	}
+	return all
+}
+
+// relayed is what became of an answer.
+type relayed struct {
+	run
+	status  int
+	body    []byte         // of an answer that is no stream
+	outcome *relay.Outcome // of a stream, nil for none
+}
+
+// overRelay sends a request to a server that answers raw, cut as size says, and reads the answer to its end.
+func overRelay(t *testing.T, raw []byte, size func() int, r *exchange.Request) relayed {
+	t.Helper()
+	near, far := net.Pipe() // every write is a read of its own
+	client := relay.NewClient(relay.Config{Dial: func(context.Context, string, string) (net.Conn, error) { return near, nil }})
+	var server sync.WaitGroup
+	server.Go(func() { answerWith(far, raw, size) })
+	defer server.Wait()
+	defer func() { _ = near.Close() }()
+	var cancel relay.Canceller
+	d := &exchange.Deployment{Provider: "compatible", Model: "real"}
+	r.Body = []byte(`{"model":"smart","messages":[],"input":"x"}`)
+	call, f := New().Request(r, d, nil)
+	if f != nil {
+		t.Fatal(f)
+	}
+	up := relay.Upstream{BaseURL: "http://127.0.0.1/v1"}
+	ans, f := client.Open(&cancel, up, call, r.Stream, New(), r, note)
+	got := relayed{run: run{usage: ans.Usage, failure: f, asked: r.IncludeUsage}, status: ans.Status, body: ans.Body}
+	if f != nil || ans.Stream == nil {
+		return got
+	}
+	ans.Stream.OnEnd = func(o relay.Outcome) { got.outcome = &o }
+	var out bytes.Buffer
+	if _, err := ans.Stream.WriteTo(&out); err != nil {
+		t.Fatal(err)
+	}
+	_ = ans.Stream.Close()
+	if got.outcome == nil {
+		t.Fatal("the stream was not settled")
+	}
+	got.out, got.failure, got.usage, got.delivered = out.Bytes(), got.outcome.Failure, got.outcome.Usage, got.outcome.Delivered.Bytes
+	return got
+}
+
+// answerWith reads a request and answers. A body without a length ends with the connection.
+func answerWith(c net.Conn, raw []byte, size func() int) {
+	req, err := http.ReadRequest(bufio.NewReader(c))
+	if err != nil {
+		return
+	}
+	_, _ = io.Copy(io.Discard, req.Body)
+	for len(raw) > 0 {
+		n := min(size(), len(raw))
+		if _, err := c.Write(raw[:n]); err != nil {
+			return // it has heard enough
+		}
+		raw = raw[n:]
+	}
+	_ = c.Close()
+}
+
+func checkWhole(t *testing.T, w want, got relayed) {
+	t.Helper()
+	checkUsage(t, w, got.usage)
+	if w.API == "embeddings" {
+		checkVectors(t, w, got.body)
+		return
+	}
+	check(t, w, readAnswer(t, got.body))
+}
+
+func checkStream(t *testing.T, w want, got relayed) {
+	t.Helper()
+	if got.outcome.Status != relay.StatusOK {
+		t.Fatalf("outcome %+v", got.outcome)
+	}
+	checkUsage(t, w, got.usage)
+	s := readStream(t, got.run, false)
+	check(t, w, s)
+	if x := w.Want.Reasoning; x != "" && bytes.Contains(got.out, []byte(`"reasoning":"`+x[:1])) {
+		t.Errorf("reasoning under a second name: %s", got.out)
+	}
+	if !got.asked {
+		if s.usage != nil || bytes.Contains(got.out, []byte("x_gateway")) {
+			t.Errorf("usage %+v to a caller who did not ask", s.usage)
 		}
 		return
 	}
-	if run.failure != nil {
-		t.Fatalf("failure: %+v", run.failure)
-	}
-	checkUsage(t, w, run.usage)
-	got := readStream(t, run, false)
-	check(t, w, got)
-	if !ask {
-		if got.usage != nil || bytes.Contains(run.out, []byte("x_gateway")) {
-			t.Errorf("usage %+v to a caller who did not ask", got.usage)
-		}
-		return
-	}
-	if got.usage == nil {
+	if s.usage == nil {
 		t.Fatal("no usage chunk")
 	}
-	g, u := got.usage, run.usage
-	if g.Prompt != u.Prompt() || g.Completion != u.Output || g.Total != u.Total() || g.In.Cached != u.CacheRead {
+	u := got.usage
+	if u.Source == exchange.FromEstimate {
+		_, u = note(nil, u, got.outcome.Delivered)
+	}
+	if g := s.usage; g.Prompt != u.Prompt() || g.Completion != u.Completion() || g.Total != u.Total() || g.In.Cached != u.CacheRead {
 		t.Errorf("the caller was told %+v, the gateway %+v", *g, u)
 	}
 }
 
-// checkRefusal checks an answer whose status says that it is an error.
-func checkRefusal(t *testing.T, w want, f *exchange.Failure) {
+// checkBroken checks a stream that broke after it began: what had come, and then one error, which is the last word.
+func checkBroken(t *testing.T, w want, got relayed) {
 	t.Helper()
-	checkFailed(t, w, f)
-	if f.Status != w.Want.Status {
-		t.Errorf("status %d, want %d", f.Status, w.Want.Status)
+	caller := told(got.failure)
+	checkFailed(t, w, &caller)
+	checkUsage(t, w, got.usage)
+	at := bytes.LastIndex(got.out, []byte("data: "))
+	if at < 0 {
+		t.Fatalf("%s", got.out)
 	}
-	again := (f.Kind == exchange.FailOverloaded || f.Kind == exchange.FailRateLimited) && !f.Final
+	var last struct {
+		Error struct {
+			Type, Code, Param string
+			Retryable         bool
+		}
+	}
+	if err := json.Unmarshal(got.out[at+len("data: "):], &last); err != nil {
+		t.Fatalf("%v: %s", err, got.out)
+	}
+	if e := w.Want.Error; last.Error.Type != e.Type || last.Error.Code != e.Code || last.Error.Param != e.Param {
+		t.Errorf("the caller was told %+v, want %+v", last.Error, *e)
+	}
+	got.out = got.out[:at]
+	if s := readStream(t, got.run, true); s.text(0) != w.Want.Partial || s.choices[0].finish != "" {
+		t.Errorf("before the failure %+v, want %q", s.choices[0], w.Want.Partial)
+	}
+}
+
+// checkRefusal checks a failure before anything was sent on.
+func checkRefusal(t *testing.T, w want, got relayed) {
+	t.Helper()
+	f := got.failure
+	checkFailed(t, w, f)
+	if w.Want.Usage != nil {
+		checkUsage(t, w, got.usage)
+	}
+	if got.status != http.StatusOK && (got.status != w.Want.Status || f.Status != w.Want.Status) {
+		t.Errorf("status %d, %d, want %d", got.status, f.Status, w.Want.Status)
+	}
+	again := false
+	switch f.Kind {
+	case exchange.FailOverloaded, exchange.FailRateLimited, exchange.FailInvalid:
+		again = !f.Final
+	}
 	if again != w.Want.Retryable {
 		t.Errorf("retryable %v, want %v (%+v)", again, w.Want.Retryable, f)
 	}
-	if got := f.RetryAfter; got != time.Duration(w.Want.RetryAfterMS)*time.Millisecond {
-		t.Errorf("retry after %v, want %d ms", got, w.Want.RetryAfterMS)
+	if f.RetryAfter != time.Duration(w.Want.RetryAfterMS)*time.Millisecond {
+		t.Errorf("retry after %v, want %d ms", f.RetryAfter, w.Want.RetryAfterMS)
 	}
 }
 
@@ -240,7 +350,7 @@ func checkUsage(t *testing.T, w want, u exchange.Usage) {
 		}
 		return
 	}
-	if u.Source != exchange.FromProvider || u.Prompt() != x.Prompt || u.Output != x.Completion || u.Total() != x.Total ||
+	if u.Source != exchange.FromProvider || u.Prompt() != x.Prompt || u.Completion() != x.Completion || u.Total() != x.Total ||
 		u.CacheRead != x.Cached || u.CacheWrite5m != x.Write || u.CacheWrite1h != 0 || u.Reasoning != x.Reasoning {
 		t.Errorf("usage %+v, want %+v", u, *x)
 	}

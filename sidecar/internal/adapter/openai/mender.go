@@ -94,9 +94,13 @@ func (m *mender) speech(v span, p place) (content bool, f *exchange.Failure) {
 				keep = false // the reasoning comes from elsewhere, under this name
 			}
 		case "reasoning":
-			if hasText(m.data, val) && thoughts(m.data, v) == "reasoning" {
+			switch {
+			case !hasText(m.data, val):
+			case thoughts(m.data, v) == "reasoning":
 				m.edits.set(c.key, "reasoning_content")
 				m.say(val, nil)
+			default:
+				keep = false // it is said under the name that callers know
 			}
 		case "reasoning_details":
 			if thoughts(m.data, v) == "reasoning_details" {

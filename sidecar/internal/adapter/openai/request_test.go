@@ -18,7 +18,7 @@ func TestRequest(t *testing.T) {
 		want     string
 	}{
 		"the model alone changes": {
-			strict, exchange.Request{Operation: exchange.Chat, MaxOutput: 5},
+			"openai", exchange.Request{Operation: exchange.Chat, MaxOutput: 5},
 			`{ "n":1,  "model" : "alias","max_completion_tokens":5,"messages":[{"model":"kept","x":1e400,"big":12345678901234567890}]}`,
 			`{ "n":1,  "model" : "real","max_completion_tokens":5,"messages":[{"model":"kept","x":1e400,"big":12345678901234567890}]}`,
 		},
@@ -33,7 +33,7 @@ func TestRequest(t *testing.T) {
 			`{"model":"real","max_tokens":5}`,
 		},
 		"OpenAI knows the new name": {
-			strict, exchange.Request{Operation: exchange.Chat, MaxOutput: 7},
+			"openai", exchange.Request{Operation: exchange.Chat, MaxOutput: 7},
 			`{"model":"a","max_tokens":7}`, `{"model":"real","max_completion_tokens":7}`,
 		},
 		"usage is asked for, whatever the caller said": {
@@ -51,11 +51,11 @@ func TestRequest(t *testing.T) {
 			`{"model":"a","max_tokens":7}`, `{"model":"real","max_tokens":7}`,
 		},
 		"both names, OpenAI": {
-			strict, exchange.Request{Operation: exchange.Chat, MaxOutput: 7},
+			"openai", exchange.Request{Operation: exchange.Chat, MaxOutput: 7},
 			`{"model":"a","max_tokens":7,"max_completion_tokens":9}`, `{"model":"real","max_completion_tokens":7}`,
 		},
 		"both names, the lower one counts": {
-			strict, exchange.Request{Operation: exchange.Chat, MaxOutput: 7},
+			"openai", exchange.Request{Operation: exchange.Chat, MaxOutput: 7},
 			`{"max_completion_tokens":7,"model":"a","max_tokens":9}`, `{"max_completion_tokens":7,"model":"real"}`,
 		},
 		"both names, compatible": {
@@ -63,7 +63,7 @@ func TestRequest(t *testing.T) {
 			`{"max_completion_tokens":9,"model":"a","max_tokens":7}`, `{"max_tokens":7,"model":"real"}`,
 		},
 		"one is null": {
-			strict, exchange.Request{Operation: exchange.Chat, MaxOutput: 7},
+			"openai", exchange.Request{Operation: exchange.Chat, MaxOutput: 7},
 			`{"model":"a","max_completion_tokens":null,"max_tokens":7}`, `{"model":"real","max_completion_tokens":7}`,
 		},
 		"the other is null": {
@@ -75,7 +75,7 @@ func TestRequest(t *testing.T) {
 			`{"max_tokens":null,"model":"a","max_completion_tokens":null}`, `{"max_tokens":64,"model":"real"}`,
 		},
 		"null, and no default": {
-			strict, exchange.Request{Operation: exchange.Chat},
+			"openai", exchange.Request{Operation: exchange.Chat},
 			`{"max_tokens":null,"model":"a"}`, `{"max_tokens":null,"model":"real"}`,
 		},
 		"the new name, to who may know only the old one": {
@@ -101,19 +101,19 @@ func TestRequest(t *testing.T) {
 			`{"model":"a","stream_options":{},"max_tokens":5}`, `{"model":"real","stream_options":{"include_usage":true},"max_tokens":5}`,
 		},
 		"no stream_options": {
-			strict, exchange.Request{Operation: exchange.Chat, Stream: true, DefaultOutput: 64},
+			"openai", exchange.Request{Operation: exchange.Chat, Stream: true, DefaultOutput: 64},
 			`{"stream":true,"model":"a"}`, `{"stream":true,"model":"real","stream_options":{"include_usage":true},"max_completion_tokens":64}`,
 		},
 		"stream_options alone, without stream": {
-			strict, exchange.Request{Operation: exchange.Chat},
+			"openai", exchange.Request{Operation: exchange.Chat},
 			`{"stream_options":{"a":1},"model":"a"}`, `{"model":"real"}`,
 		},
 		"a cap of the caller's own": {
-			strict, exchange.Request{Operation: exchange.Chat, MaxOutput: 7, DefaultOutput: 64},
+			"openai", exchange.Request{Operation: exchange.Chat, MaxOutput: 7, DefaultOutput: 64},
 			`{"model":"a","max_completion_tokens":7}`, `{"model":"real","max_completion_tokens":7}`,
 		},
 		"no cap, OpenAI": {
-			strict, exchange.Request{Operation: exchange.Chat, DefaultOutput: 64},
+			"openai", exchange.Request{Operation: exchange.Chat, DefaultOutput: 64},
 			`{"model":"a"}`, `{"model":"real","max_completion_tokens":64}`,
 		},
 		"no cap, compatible": {
@@ -121,7 +121,7 @@ func TestRequest(t *testing.T) {
 			`{"model":"a"}`, `{"model":"real","max_tokens":64}`,
 		},
 		"embeddings": {
-			strict, exchange.Request{Operation: exchange.Embeddings, DefaultOutput: 64},
+			"openai", exchange.Request{Operation: exchange.Embeddings, DefaultOutput: 64},
 			`{"model":"a","input":"x"}`, `{"model":"real","input":"x"}`,
 		},
 	} {
@@ -154,7 +154,7 @@ func FuzzRequest(f *testing.F) {
 		r := &exchange.Request{Operation: exchange.Chat, Stream: stream, Body: []byte(body), MaxOutput: 7}
 		d := &exchange.Deployment{Model: "real", Provider: "compatible"}
 		if toOpenAI {
-			d.Provider = strict
+			d.Provider = "openai"
 		}
 		call, no := New().Request(r, d, nil)
 		if no != nil || json.Unmarshal(call.Body, &after) != nil {

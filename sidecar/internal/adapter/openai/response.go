@@ -2,6 +2,7 @@ package openai
 
 import (
 	"bytes"
+	"cmp"
 
 	"github.com/tidwall/gjson"
 
@@ -17,6 +18,7 @@ func (*Adapter) Response(r *exchange.Request, body []byte, a adapter.Annotate) (
 		f.Type, f.Code = "upstream_invalid_response", "invalid_content_type"
 		return nil, none, f
 	}
+	body = fromOllama(body, r, false)
 	v := whole(body)
 	doc := gjson.ParseBytes(body)
 	if f := inBand(doc); f != nil {
@@ -32,7 +34,7 @@ func (*Adapter) Response(r *exchange.Request, body []byte, a adapter.Annotate) (
 	if r.Operation == exchange.Embeddings {
 		f = m.vectors(find(body, v, "data"), gjson.GetBytes(r.Body, "encoding_format").Str == "base64")
 	} else {
-		f = m.choices(find(body, v, "choices"), string(bytes.Trim(m.raw(find(body, v, "id")), `"`)))
+		f = m.choices(find(body, v, "choices"), cmp.Or(text(body, find(body, v, "id")), r.ID))
 	}
 	if f != nil {
 		return nil, usage, f

@@ -32,6 +32,7 @@ type stream struct {
 	r       *exchange.Request
 	note    adapter.Annotate
 	usage   exchange.Usage
+	asStood []byte // the usage object as it stood
 	choices map[int64]*choice
 	done    bool              // [DONE] was seen
 	pieces  int64             // events that delivered something
@@ -39,6 +40,7 @@ type stream struct {
 
 	// id and created are those of the first chunk with a choice: some servers change them in mid-stream.
 	model, id, created string // raw JSON
+	tier               string // the newest service_tier, raw JSON
 	// closing is the chunk that stated the usage, which becomes the last one.
 	closing   []byte
 	templates [templatesMax]template
@@ -102,6 +104,9 @@ func (s *stream) event(dst, name, data []byte) ([]byte, *exchange.Failure) {
 		}
 		v = c.value
 	}
+	if own := fromOllama(data, s.r, true); len(own) != len(data) {
+		data, v = own, whole(own)
+	}
 	s.begin(data)
 	if string(name) == "error" {
 		return dst, errorEvent(s.raw(v))
@@ -125,6 +130,10 @@ func errorEvent(data []byte) *exchange.Failure {
 func (s *stream) chunk(dst []byte, v span) ([]byte, *exchange.Failure) {
 	top := s.top(v)
 	usage := s.read(top) // of an error too: what was used before it
+	if hasText(s.data, top.tier) && string(s.raw(top.tier)) != s.tier {
+		s.tier = string(s.raw(top.tier))
+		s.usage.ServiceTier = tierOf(gjson.Parse(s.tier))
+	}
 	if !top.choices.is() || top.problem.is() && truthy(s.raw(top.problem)) {
 		if f := inBand(gjson.ParseBytes(s.raw(v))); f != nil {
 			return dst, f
@@ -184,7 +193,7 @@ func (s *stream) remember(v span, event []byte) {
 }
 
 // members are those of a chunk that are read.
-type members struct{ id, object, created, model, choices, usage, groq, padding, problem span }
+type members struct{ id, object, created, model, choices, usage, groq, padding, problem, tier span }
 
 // top reads a chunk's members, and drops those that are not for the caller: its usage has a chunk of its own, the
 // presence of error is a failure to clients, even of null, and x_gateway is of a gateway behind this one.
@@ -209,6 +218,8 @@ func (s *stream) top(v span) (t members) {
 			t.groq = c.value
 		case "obfuscation":
 			t.padding = c.value
+		case "service_tier":
+			t.tier = c.value
 		case "error":
 			t.problem, keep = c.value, false
 		case "x_gateway":
@@ -230,7 +241,11 @@ func (s *stream) read(t members) span {
 		}
 		s.steady = false
 		if use, ok := stated(gjson.ParseBytes(s.raw(u)), exchange.Chat); ok {
-			s.usage = use
+			s.usage.Source, s.usage.Tokens = use.Source, use.Tokens
+			s.asStood = s.asStood[:0]
+			if u.to-u.from <= rawMax {
+				s.asStood = append(s.asStood, s.raw(u)...)
+			}
 			return u
 		}
 	}
@@ -370,7 +385,7 @@ func (s *stream) End(dst []byte) ([]byte, *exchange.Failure) {
 // bill appends the usage chunk: the provider's own, if it sent one, with what the gateway knows and the provider did
 // not say.
 func (s *stream) bill(dst []byte) []byte {
-	own, u := s.note(nil, s.usage, s.Delivered())
+	own, u := s.note(nil, s.Usage(), s.Delivered())
 	s.usage = u
 	if s.closing == nil {
 		s.closing = []byte(`{"choices":[],"usage":null}`)
@@ -414,7 +429,13 @@ func (s *stream) incomplete() *exchange.Failure {
 }
 
 // Usage implements adapter.Stream.
-func (s *stream) Usage() exchange.Usage { return s.usage }
+func (s *stream) Usage() exchange.Usage {
+	u := s.usage
+	if u.Source == exchange.FromProvider {
+		u.Raw = string(s.asStood)
+	}
+	return u
+}
 
 // Delivered implements adapter.Stream.
 func (s *stream) Delivered() adapter.Delivered {

@@ -74,7 +74,7 @@ func TestStreamBytes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			body := events(append(c.list, done)...)
 			got := translate(t, body, len(body), c.asked)
-			if got.failure != nil || string(got.out) != c.want || got.usage.Input != 20 || got.usage.Output != 9 {
+			if got.failure != nil || string(got.out) != c.want || got.usage.Prompt() != 20 || got.usage.InputAudio != 3 || got.usage.Output != 9 {
 				t.Errorf("%+v\n%s\nwant\n%s", got, got.out, c.want)
 			}
 		})

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"hash/fnv"
 	"strconv"
+	"strings"
 
 	"github.com/tidwall/gjson"
 )
@@ -80,13 +81,18 @@ func callID(answer string, choice, call int) string {
 // finishReasons maps what servers say to OpenAI's words. What is not in it passes.
 var finishReasons = map[string]string{
 	"eos": "stop", "end_turn": "stop", "stop_sequence": "stop", "eos_token": "stop", "STOP": "stop",
-	"max_tokens": "length", "model_length": "length", "MAX_TOKENS": "length",
+	"max_tokens": "length", "model_length": "length", "MAX_TOKENS": "length", "model_context_window_exceeded": "length",
+	"tool_use": "tool_calls", "tool_call": "tool_calls",
+	"SAFETY": filtered, "RECITATION": filtered, "PROHIBITED_CONTENT": filtered, "BLOCKLIST": filtered, "SPII": filtered,
+	"refusal": filtered,
 }
+
+const filtered = "content_filter"
 
 // broken says that a finish reason means failure.
 func broken(reason string) bool {
 	switch reason {
-	case "error", "insufficient_system_resource", "malformed_function_call", "MALFORMED_FUNCTION_CALL":
+	case "error", "abort", "insufficient_system_resource", "malformed_function_call", "MALFORMED_FUNCTION_CALL":
 		return true
 	}
 	return false
@@ -101,7 +107,11 @@ func mendFinish(v gjson.Result, calls bool) (raw string, differs bool) {
 		return "null", true
 	}
 	to, ok := finishReasons[v.Str]
-	if !ok {
+	switch {
+	case ok:
+	case strings.HasPrefix(v.Str, filtered+":"): // Gemini says behind it what for
+		to = filtered
+	default:
 		to = v.Str
 	}
 	if calls && to == "stop" {

@@ -17,11 +17,36 @@ const countMax = 1 << 48
 // the tokens are zero.
 func usageOf(doc gjson.Result, op exchange.Operation) exchange.Usage {
 	for _, at := range [...]string{"usage", "x_groq.usage"} {
-		if u, ok := stated(doc.Get(at), op); ok {
+		raw := doc.Get(at)
+		if u, ok := stated(raw, op); ok {
+			u.Raw = asStated(raw.Raw)
+			u.ServiceTier = tierOf(doc.Get("service_tier"))
 			return u
 		}
 	}
-	return exchange.Usage{Source: exchange.FromEstimate}
+	return exchange.Usage{Source: exchange.FromEstimate, ServiceTier: tierOf(doc.Get("service_tier"))}
+}
+
+// The longest of what a provider says of its usage that is kept, in bytes.
+const (
+	rawMax  = 4 << 10
+	tierMax = 64
+)
+
+// asStated is a usage object as it stood, empty when it is too long to be kept.
+func asStated(raw string) string {
+	if len(raw) > rawMax {
+		return ""
+	}
+	return strings.Clone(raw) // it must not hold the whole answer
+}
+
+// tierOf is the tier that a provider says it served a request in.
+func tierOf(v gjson.Result) string {
+	if v.Type != gjson.String || len(v.Str) > tierMax {
+		return ""
+	}
+	return strings.Clone(v.Str)
 }
 
 // stated reads a usage object. It is the provider's word when it has a number for both directions; an explicit zero is
@@ -50,14 +75,18 @@ func stated(u gjson.Result, op exchange.Operation) (exchange.Usage, bool) {
 	case total > prompt+completion && op == exchange.Chat:
 		completion = total - prompt // Gemini: hidden thinking is only in the total
 	}
-	written := min(first(u, "prompt_tokens_details.cache_write_tokens"), prompt-read)
-	return exchange.Usage{
-		Source: exchange.FromProvider,
-		Tokens: exchange.Tokens{
-			Input: prompt - read - written, CacheRead: read, CacheWrite5m: written,
-			Output: completion, Reasoning: min(reasoning, completion),
-		},
-	}, true
+	t := exchange.Tokens{CacheRead: read, Input: prompt - read, Output: completion}
+	apart := func(from, to *int64, path string) {
+		*to = min(first(u, path), *from)
+		*from -= *to
+	}
+	apart(&t.Input, &t.CacheWrite5m, "prompt_tokens_details.cache_write_tokens")
+	apart(&t.Input, &t.InputAudio, "prompt_tokens_details.audio_tokens")
+	apart(&t.Input, &t.InputImage, "prompt_tokens_details.image_tokens")
+	apart(&t.Output, &t.OutputAudio, "completion_tokens_details.audio_tokens")
+	t.Reasoning = min(reasoning, t.Output)
+	t.WebSearches = first(u, "server_tool_use.web_search_requests" /* OpenRouter */)
+	return exchange.Usage{Source: exchange.FromProvider, Tokens: t}, true
 }
 
 // first is the first of several counts that is not zero.
@@ -106,7 +135,7 @@ func mendUsage(raw []byte, u exchange.Usage, op exchange.Operation) []byte {
 	}
 	chat := op == exchange.Chat
 	set("prompt_tokens", u.Prompt(), true)
-	set("completion_tokens", u.Output, chat)
+	set("completion_tokens", u.Completion(), chat)
 	set("total_tokens", u.Total(), true)
 	set("prompt_tokens_details.cached_tokens", u.CacheRead, u.CacheRead > 0)
 	set("prompt_tokens_details.cache_write_tokens", u.CacheWrite5m, u.CacheWrite5m > 0)
@@ -118,7 +147,7 @@ func mendUsage(raw []byte, u exchange.Usage, op exchange.Operation) []byte {
 func appendUsage(b []byte, t exchange.Tokens, op exchange.Operation) []byte {
 	b = strconv.AppendInt(append(b, `{"prompt_tokens":`...), t.Prompt(), 10)
 	if op == exchange.Chat {
-		b = strconv.AppendInt(append(b, `,"completion_tokens":`...), t.Output, 10)
+		b = strconv.AppendInt(append(b, `,"completion_tokens":`...), t.Completion(), 10)
 	}
 	b = strconv.AppendInt(append(b, `,"total_tokens":`...), t.Total(), 10)
 	return append(b, '}')

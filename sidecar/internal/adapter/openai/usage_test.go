@@ -18,7 +18,15 @@ func TestUsageBases(t *testing.T) {
 	}{
 		"OpenAI": {
 			`{"prompt_tokens":20,"completion_tokens":9,"total_tokens":29,"prompt_tokens_details":{"cached_tokens":4,"cache_write_tokens":6,"audio_tokens":1},"completion_tokens_details":{"reasoning_tokens":3,"rejected_prediction_tokens":2}}`,
-			exchange.Tokens{Input: 10, CacheRead: 4, CacheWrite5m: 6, Output: 9, Reasoning: 3},
+			exchange.Tokens{Input: 9, CacheRead: 4, CacheWrite5m: 6, InputAudio: 1, Output: 9, Reasoning: 3},
+		},
+		"speech": {
+			`{"prompt_tokens":100,"completion_tokens":80,"total_tokens":180,"prompt_tokens_details":{"audio_tokens":60,"image_tokens":10,"cached_tokens":0},"completion_tokens_details":{"audio_tokens":70,"reasoning_tokens":20}}`,
+			exchange.Tokens{Input: 30, InputAudio: 60, InputImage: 10, Output: 10, OutputAudio: 70, Reasoning: 10},
+		},
+		"OpenRouter, with searches": {
+			`{"prompt_tokens":5,"completion_tokens":2,"total_tokens":7,"server_tool_use":{"web_search_requests":3}}`,
+			exchange.Tokens{Input: 5, Output: 2, WebSearches: 3},
 		},
 		"xAI, reasoning on top": {
 			`{"prompt_tokens":119,"completion_tokens":9,"total_tokens":226,"prompt_tokens_details":{"cached_tokens":112},"completion_tokens_details":{"reasoning_tokens":98}}`,
@@ -68,7 +76,7 @@ func TestUsageBases(t *testing.T) {
 					Reasoning int64 `json:"reasoning_tokens"`
 				} `json:"completion_tokens_details"`
 			}
-			if err := json.Unmarshal(told, &u); err != nil || u.Prompt != c.want.Prompt() || u.Completion != c.want.Output ||
+			if err := json.Unmarshal(told, &u); err != nil || u.Prompt != c.want.Prompt() || u.Completion != c.want.Completion() ||
 				u.Total != c.want.Total() || u.In.Cached != c.want.CacheRead || u.Out.Reasoning != c.want.Reasoning {
 				t.Errorf("told %s (%v)", told, err)
 			}

@@ -1,0 +1,159 @@
+package registry
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+func supportedProviders() []string {
+	return []string{"openai", "anthropic", "azure", "bedrock", "gemini", "vertex", "compatible"}
+}
+
+// vendors are the servers of provider compatible whose ways the sidecar knows. The table stands there.
+func vendors() []string {
+	return []string{
+		"vllm", "sglang", "llamacpp", "ollama", "mistral", "groq", "deepseek", "xai", "openrouter", "gemini-openai",
+	}
+}
+
+func (m *mapping) readDeployment() *Deployment {
+	d := &Deployment{}
+	m.with(m.need("provider"), "provider", parseProvider(&d.Provider))
+	base := m.take("base_url")
+	m.with(base, "base_url", parseURL(&d.BaseURL, false))
+	m.with(m.need("model"), "model", parseText(&d.Model))
+	m.choice("vendor", &d.Vendor, "", vendors()...)
+	m.id("project", &d.Project)
+	m.id("api_version", &d.APIVersion)
+	m.id("credential", &d.Credential)
+	m.id("region", &d.Region)
+	m.id("account", &d.Account)
+	m.integer("context_tokens", &d.ContextTokens, 0, 1, tokensMax)
+	d.Capabilities = m.list("capabilities", "leave it out for all", parseID)
+	d.DataClasses = m.list("data_classes", "leave it out for all", parseDataClass)
+	m.id("price", &d.Price)
+	m.choice("unpriced", &d.Unpriced, "", "allow")
+	d.Limits = m.limits()
+	if d.Provider != "" { // else it is a fault of its own
+		m.onlyOf(d)
+		m.apiVersion(d)
+	}
+	if base == nil || d.Provider == "bedrock" { // whose region is signed, wherever it is
+		m.baseURL(d)
+	}
+	return d
+}
+
+// baseURL fills in where a provider is who has but one place for all, or one in each region.
+func (m *mapping) baseURL(d *Deployment) {
+	regional := func(example string, base string) {
+		switch {
+		case d.Region == "": // a fault of its own
+		case !validRegion(d.Region):
+			m.rd.fault(m.from["region"], m.sub("region"), "%s is not a region, like %s", clip(d.Region), example)
+		default:
+			d.BaseURL = cmp.Or(d.BaseURL, base)
+		}
+	}
+	switch d.Provider {
+	case "gemini":
+		d.BaseURL = "https://generativelanguage.googleapis.com/v1beta"
+	case "bedrock":
+		regional("us-east-1", bedrockURL(d.Region))
+	case "vertex":
+		regional("europe-west4, eu or global", vertexURL(d.Region))
+	default:
+		m.need("base_url")
+	}
+}
+
+func vertexURL(region string) string {
+	switch region {
+	case "global":
+		return "https://aiplatform.googleapis.com/v1"
+	case "eu", "us":
+		return "https://aiplatform." + region + ".rep.googleapis.com/v1"
+	}
+	return "https://" + region + "-aiplatform.googleapis.com/v1"
+}
+
+func bedrockURL(region string) string {
+	domain := ".amazonaws.com"
+	if strings.HasPrefix(region, "cn-") {
+		domain += ".cn"
+	}
+	return "https://bedrock-runtime." + region + domain
+}
+
+// validRegion reports whether a region can stand in the name of a host.
+func validRegion(region string) bool {
+	return strings.Trim(region, "abcdefghijklmnopqrstuvwxyz0123456789-") == "" && strings.Trim(region, "-") == region
+}
+
+// onlyOf checks the keys that some providers have: what nobody reads would be a silent mistake, and what is missing
+// would show with the first request.
+func (m *mapping) onlyOf(d *Deployment) {
+	for _, k := range [...]struct {
+		key       string
+		providers []string
+		needed    []string
+	}{
+		{"vendor", []string{"compatible"}, nil},
+		{"project", []string{"vertex"}, []string{"vertex"}},
+		{"api_version", []string{"azure", "anthropic"}, nil},
+		{"region", supportedProviders(), []string{"vertex", "bedrock"}},
+	} {
+		switch {
+		case m.at[k.key] != nil && !slices.Contains(k.providers, d.Provider):
+			m.rd.fault(m.from[k.key], m.sub(k.key), "is for provider %s, not %s", strings.Join(k.providers, " or "), d.Provider)
+		case m.at[k.key] == nil && slices.Contains(k.needed, d.Provider):
+			m.rd.fault(m.line, m.sub(k.key), "is missing: provider %s needs it", d.Provider)
+		}
+	}
+}
+
+// The two kinds of Azure's addresses. A base URL with neither gets the one that its api_version is for.
+const (
+	azureDeployments = "/openai/deployments"
+	azureV1          = "/openai/v1"
+)
+
+// apiVersion checks the version's form, and that it goes with the address.
+func (m *mapping) apiVersion(d *Deployment) {
+	fault := func(format string, args ...any) {
+		m.rd.fault(max(m.from["api_version"], m.line), m.sub("api_version"), format, args...)
+	}
+	dated := datedVersion(d.APIVersion)
+	switch v := d.APIVersion; {
+	case d.Provider == "anthropic" && v != "" && (!dated || strings.HasSuffix(v, preview)):
+		fault("%s is not a version, like 2023-06-01", clip(v))
+	case d.Provider != "azure":
+	case v != "" && !dated && v != "v1" && v != "preview":
+		fault("%s is not a version (allowed: v1, preview, or a date, like 2024-10-21 or 2025-04-01-preview)", clip(v))
+	case strings.Contains(d.BaseURL, azureDeployments) && !dated:
+		fault("must be a date, like 2024-10-21: base_url has %s in it", azureDeployments)
+	case strings.HasSuffix(d.BaseURL, azureV1) && dated:
+		fault("must be v1 or preview, or left out: base_url ends in %s", azureV1)
+	}
+}
+
+const preview = "-preview"
+
+// datedVersion reports whether a version is a date, of a preview perhaps.
+func datedVersion(v string) bool {
+	_, err := time.Parse(time.DateOnly, strings.TrimSuffix(v, preview))
+	return err == nil
+}
+
+func parseProvider(to *string) func(string) error {
+	return func(text string) error {
+		if !slices.Contains(supportedProviders(), text) {
+			return fmt.Errorf("%s is not allowed (allowed: %s)", clip(text), strings.Join(supportedProviders(), ", "))
+		}
+		*to = text
+		return nil
+	}
+}

@@ -1,0 +1,88 @@
+package registry
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/tidwall/gjson"
+)
+
+// TestKeysOfProviders: a key stands where its provider reads it, in the form that it has, and the fault names its line.
+func TestKeysOfProviders(t *testing.T) {
+	for name, tc := range map[string]struct{ keys, want string }{
+		"vendor":                 {"provider: compatible\n  vendor: mistral", ""},
+		"vendor unknown":         {"provider: compatible\n  vendor: mistrall", `:4: deployments[d].vendor: "mistrall" is not allowed (allowed: vllm, sglang,`},
+		"vendor of another":      {"provider: openai\n  vendor: mistral", ":4: deployments[d].vendor: is for provider compatible, not openai"},
+		"project of another":     {"provider: azure\n  project: p", ":4: deployments[d].project: is for provider vertex, not azure"},
+		"vertex":                 {"provider: vertex\n  project: p\n  region: global", ""},
+		"vertex without region":  {"provider: vertex\n  project: p", ":3: deployments[d].region: is missing: provider vertex needs it"},
+		"vertex without project": {"provider: vertex\n  region: r", ":3: deployments[d].project: is missing: provider vertex needs it"},
+		"bedrock":                {"provider: bedrock\n  region: eu-central-1", ""},
+		"bedrock without region": {"provider: bedrock", ":3: deployments[d].region: is missing: provider bedrock needs it"},
+		"version of another":     {"provider: openai\n  api_version: v1", ":4: deployments[d].api_version: is for provider azure or anthropic, not openai"},
+		"azure":                  {"provider: azure", ""},
+		"azure v1":               {"provider: azure\n  api_version: v1", ""},
+		"azure dated":            {"provider: azure\n  api_version: 2025-04-01-preview", ""},
+		"azure odd version":      {"provider: azure\n  api_version: v2", `:4: deployments[d].api_version: "v2" is not a version (allowed: v1, preview, or a date,`},
+		"azure no date":          {"provider: azure\n  api_version: 2024-13-01", `:4: deployments[d].api_version: "2024-13-01" is not a version`},
+		"azure deployments": {
+			"provider: azure\n  api_version: v1\n  base_url: https://x/openai/deployments/d",
+			":4: deployments[d].api_version: must be a date, like 2024-10-21: base_url has /openai/deployments in it",
+		},
+		"azure deployments without": {
+			"provider: azure\n  base_url: https://x/openai/deployments/d", ":3: deployments[d].api_version: must be a date",
+		},
+		"azure v1 with a date": {
+			"provider: azure\n  api_version: 2024-10-21\n  base_url: https://x/openai/v1/",
+			":4: deployments[d].api_version: must be v1 or preview, or left out: base_url ends in /openai/v1",
+		},
+		"anthropic":             {"provider: anthropic\n  api_version: 2026-10-21", ""},
+		"anthropic odd version": {"provider: anthropic\n  api_version: v1", `:4: deployments[d].api_version: "v1" is not a version, like 2023-06-01`},
+		"anthropic preview":     {"provider: anthropic\n  api_version: 2026-10-21-preview", `:4: deployments[d].api_version:`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if !strings.Contains(tc.keys, "base_url") {
+				tc.keys += "\n  base_url: https://h"
+			}
+			_, err := ParseOrg("org.yaml", []byte("version: 1\ndeployments:\n- "+tc.keys+"\n  id: d\n  model: m\n  unpriced: allow\n"))
+			switch {
+			case tc.want == "" && err != nil:
+				t.Error(err)
+			case tc.want != "" && (err == nil || !strings.HasPrefix(err.Error(), "org.yaml"+tc.want) || strings.Contains(err.Error(), "\n")):
+				t.Errorf("got %v, want %s", err, tc.want)
+			}
+		})
+	}
+}
+
+// TestBaseURLOfGoogle: who has one place for all, or one in each region, needs no base_url.
+func TestBaseURLOfGoogle(t *testing.T) {
+	for name, tc := range map[string]struct{ keys, want string }{
+		"gemini":       {"provider: gemini", "https://generativelanguage.googleapis.com/v1beta"},
+		"own":          {"provider: gemini, base_url: 'https://h/v1/'", "https://h/v1"},
+		"vertex":       {"provider: vertex, project: p, region: europe-west4", "https://europe-west4-aiplatform.googleapis.com/v1"},
+		"global":       {"provider: vertex, project: p, region: global", "https://aiplatform.googleapis.com/v1"},
+		"bedrock":      {"provider: bedrock, region: eu-central-1", "https://bedrock-runtime.eu-central-1.amazonaws.com"},
+		"in China":     {"provider: bedrock, region: cn-north-1", "https://bedrock-runtime.cn-north-1.amazonaws.com.cn"},
+		"a VPC's own":  {"provider: bedrock, region: us-east-1, base_url: 'https://vpce-1.vpce.amazonaws.com/'", "https://vpce-1.vpce.amazonaws.com"},
+		"unsigned":     {"provider: bedrock", "org.yaml:2: deployments[d].region: is missing: provider bedrock needs it"},
+		"odd signed":   {"provider: bedrock, region: US_1, base_url: 'https://h'", `org.yaml:2: deployments[d].region: "US_1" is not a region, like us-east-1`},
+		"multi-region": {"provider: vertex, project: p, region: eu", "https://aiplatform.eu.rep.googleapis.com/v1"},
+		"others":       {"provider: openai", "org.yaml:2: deployments[d].base_url: is missing"},
+		"no region":    {"provider: vertex, project: p", "org.yaml:2: deployments[d].region: is missing: provider vertex needs it"},
+		"odd region":   {"provider: vertex, project: p, region: a.b", `org.yaml:2: deployments[d].region: "a.b" is not a region, like europe-west4, eu or global`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			org, err := ParseOrg("org.yaml", []byte("version: 1\ndeployments: [{id: d, model: m, unpriced: allow, "+tc.keys+"}]\n"))
+			got := ""
+			if err != nil {
+				got = err.Error()
+			} else {
+				got = gjson.GetBytes(org[0].Spec, "base_url").Str
+			}
+			if got != tc.want {
+				t.Errorf("got %s, want %s", got, tc.want)
+			}
+		})
+	}
+}

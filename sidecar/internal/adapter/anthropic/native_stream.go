@@ -1,0 +1,189 @@
+package anthropic
+
+import (
+	"bytes"
+	"strings"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
+	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
+	"github.com/sluice-gateway/sluice/sidecar/internal/sse"
+)
+
+// nativeStream passes events on and reads along.
+type nativeStream struct {
+	req  *exchange.Request
+	note adapter.Annotate
+
+	counts    counts
+	told      exchange.Usage // what the end said; no Source before
+	stop      string         // the stop reason, "" while there is none
+	final     bool           // message_delta stated the output tokens
+	broken    bool
+	ended     bool
+	last      []byte // the newest message_delta, held back: the last one gets x_gateway. nil for none
+	stopEvent []byte // message_stop as it came, nil when it did not
+	delivered int64
+	pieces    int64
+}
+
+func newNativeStream(r *exchange.Request, a adapter.Annotate) *nativeStream {
+	return &nativeStream{req: r, note: a}
+}
+
+const (
+	eventDelta = "message_delta"
+	eventStop  = "message_stop"
+)
+
+// Event implements adapter.Stream.
+func (s *nativeStream) Event(dst, name, data []byte) ([]byte, adapter.Progress) {
+	if p, ok := readPiece(data); ok {
+		s.delivered += p.size
+		return s.pass(dst, "content_block_delta", data), s.real(p.size > 0)
+	}
+	if len(bytes.TrimSpace(data)) == 0 || bytes.Equal(data, doneMark) {
+		return dst, adapter.Progress{}
+	}
+	if !adapter.Valid(data) {
+		return dst, s.broke(invalidAnswer("an event of the provider's stream is not JSON"))
+	}
+	ev := gjson.ParseBytes(data)
+	kind := ev.Get("type").Str
+	if kind == "" {
+		kind = strings.ToValidUTF8(string(name), "")
+	}
+	if detail := ev.Get("error"); kind == "error" || kind == "" && detail.IsObject() {
+		return dst, s.broke(reported(detail))
+	}
+	said := false
+	switch kind {
+	case "message_start":
+		s.counts.update(ev.Get("message.usage"))
+		data = renamed(data, ev.Get("message.model"), s.req.Model)
+	case "content_block_start":
+		said = s.begins(ev.Get("content_block"))
+	case "content_block_delta":
+		said = s.says(ev.Get("delta"))
+	case eventDelta:
+		if reason := ev.Get("delta.stop_reason"); reason.Type == gjson.String && reason.Str != "" {
+			s.stop = reason.Str
+		}
+		u := ev.Get("usage")
+		s.counts.update(u)
+		s.final = s.final || u.Get("output_tokens").Type != gjson.Null
+		dst = s.flush(dst)
+		s.last = bytes.Clone(data)
+		return dst, adapter.Progress{}
+	case eventStop:
+		s.stopEvent = bytes.Clone(data)
+		return dst, adapter.Progress{Done: true}
+	}
+	return s.pass(dst, kind, data), s.real(said)
+}
+
+func (s *nativeStream) broke(f *exchange.Failure) adapter.Progress {
+	s.broken = true
+	return adapter.Progress{Failure: f}
+}
+
+func (s *nativeStream) real(said bool) adapter.Progress {
+	if said {
+		s.pieces++
+	}
+	return adapter.Progress{Real: said}
+}
+
+// pass appends an event as it came, and before it what was held back.
+func (s *nativeStream) pass(dst []byte, kind string, data []byte) []byte {
+	return appendEvent(s.flush(dst), kind, data)
+}
+
+// appendEvent appends an event of this kind. Kinds are the provider's: one that is no word goes unnamed.
+func appendEvent(dst []byte, kind string, data []byte) []byte {
+	if strings.ContainsAny(kind, "\r\n") {
+		kind = ""
+	}
+	return sse.AppendEvent(dst, kind, data)
+}
+
+func (s *nativeStream) flush(dst []byte) []byte {
+	if s.last != nil {
+		dst = sse.AppendEvent(dst, eventDelta, s.last)
+		s.last = nil
+	}
+	return dst
+}
+
+// begins takes the start of a block. What the provider's own tools found is as good as a token to who waits.
+func (s *nativeStream) begins(b gjson.Result) bool {
+	kind := b.Get("type").Str
+	n := textSize(inside(b.Get("text"))) + textSize(inside(b.Get("thinking")))
+	if strings.HasSuffix(kind, "tool_use") {
+		n += textSize(inside(b.Get("name")))
+		if input := compact(b.Get("input")); input != "{}" {
+			n += int64(len(input))
+		}
+	}
+	s.delivered += n
+	return n > 0 || strings.HasSuffix(kind, "_result")
+}
+
+// says takes a delta that is not of the usual spelling. A signature alone is nothing that a caller would miss.
+func (s *nativeStream) says(d gjson.Result) bool {
+	n := int64(0)
+	for _, name := range [...]string{"text", "thinking", "partial_json", "content"} {
+		n += textSize(inside(d.Get(name)))
+	}
+	s.delivered += n
+	return n > 0
+}
+
+// End implements adapter.Stream. A stream that gave its stop reason is complete even if it lacks message_stop, which
+// client libraries wait for.
+func (s *nativeStream) End(dst []byte) ([]byte, *exchange.Failure) {
+	if s.broken || s.stop == "" {
+		return dst, &exchange.Failure{
+			Kind: exchange.FailCut, Code: codeCut, Message: "the provider's stream ended before the answer did",
+		}
+	}
+	s.ended = true
+	own, u := s.note(nil, s.Usage(), s.Delivered())
+	s.told = u
+	if s.last != nil {
+		s.last = annotated(s.last, own)
+	}
+	dst = s.flush(dst)
+	if s.stopEvent == nil {
+		s.stopEvent = []byte(`{"type":"message_stop"}`)
+	}
+	return sse.AppendEvent(dst, eventStop, s.stopEvent), nil
+}
+
+// Ping implements adapter.Pinger.
+func (s *nativeStream) Ping() string { return adapter.MessagesPing }
+
+// Abort implements adapter.Stream.
+func (s *nativeStream) Abort(dst []byte, f *exchange.Failure) []byte {
+	kind, code, message := caller(f)
+	return adapter.AppendMessagesError(dst, f, adapter.MessagesError{
+		Message: message, Type: kind, Code: code, Delivered: s.delivered,
+	})
+}
+
+// Usage implements adapter.Stream.
+func (s *nativeStream) Usage() exchange.Usage {
+	if s.told.Source != 0 {
+		return s.told
+	}
+	if !s.counts.stated || s.ended && !s.final {
+		return exchange.Usage{Source: exchange.FromEstimate}
+	}
+	return s.counts.usage()
+}
+
+// Delivered implements adapter.Stream.
+func (s *nativeStream) Delivered() adapter.Delivered {
+	return adapter.Delivered{Bytes: s.delivered, Pieces: s.pieces}
+}

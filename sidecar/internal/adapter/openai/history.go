@@ -1,0 +1,127 @@
+package openai
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
+)
+
+// foreign are the names of members that servers put into messages and OpenAI does not know. Callers send them back with
+// the conversation, which may go on elsewhere.
+var foreign = [...]string{"reasoning_content", "reasoning_details", "reasoning", "extra_content"}
+
+// messages mends the conversation v for servers that are strict with it. Most conversations hold nothing to mend, which
+// is seen without taking them apart.
+func (q *request) messages(v span) {
+	raw := q.r.Body[v.from:v.to]
+	calls := q.w.shortID && bytes.Contains(raw, []byte(`"tool_call`)) || bytes.Contains(raw, []byte(adapter.SignatureMark))
+	if !calls && (!q.w.strict || !holdsForeign(raw)) {
+		return
+	}
+	for m := enter(q.r.Body, v); m.next(); {
+		if !isObject(q.r.Body, m.value) {
+			continue
+		}
+		kept := false
+		for c := enter(q.r.Body, m.value); c.next(); {
+			name := string(c.name())
+			if q.w.strict && isForeign(name) {
+				q.edits.drop(&c, kept)
+				continue
+			}
+			kept = true
+			switch name {
+			case "tool_call_id":
+				q.shorten(c.value)
+			case "tool_calls":
+				for x := enter(q.r.Body, c.value); x.next(); {
+					q.call(x.value)
+				}
+			}
+		}
+	}
+}
+
+// call mends a call of the conversation.
+func (q *request) call(v span) {
+	if !isObject(q.r.Body, v) {
+		return
+	}
+	kept := false
+	for c := enter(q.r.Body, v); c.next(); {
+		name := string(c.name())
+		if q.w.strict && isForeign(name) {
+			q.edits.drop(&c, kept)
+			continue
+		}
+		kept = true
+		if name == "id" {
+			q.shorten(c.value)
+		}
+	}
+}
+
+func holdsForeign(raw []byte) bool {
+	return bytes.Contains(raw, []byte(`"reasoning`)) || bytes.Contains(raw, []byte(`"extra_content"`))
+}
+
+func isForeign(name string) bool {
+	for _, f := range foreign {
+		if name == f {
+			return true
+		}
+	}
+	return false
+}
+
+// shorten takes a signature off the id of a call, and makes it fit for a server that takes nine letters and digits and
+// nothing else.
+func (q *request) shorten(v span) {
+	id := text(q.r.Body, v)
+	plain := adapter.PlainCallID(id)
+	switch {
+	case q.w.shortID && plain != "" && !isShort(plain):
+		q.edits.set(v, `"`, shortID(plain), `"`)
+	case plain != id:
+		q.edits.set(v, string(quote(plain)))
+	}
+}
+
+// roles makes developers' messages a system's, for servers that know no other.
+func (q *request) roles(v span) {
+	if !q.w.system || !bytes.Contains(q.r.Body[v.from:v.to], []byte(`"developer"`)) {
+		return
+	}
+	for m := enter(q.r.Body, v); m.next(); {
+		if role := find(q.r.Body, m.value, "role"); text(q.r.Body, role) == "developer" {
+			q.edits.set(role, `"system"`)
+		}
+	}
+}
+
+const shortIDBytes = 9
+
+func isShort(id string) bool {
+	for i := 0; i < len(id); i++ {
+		if c := id[i]; (c < '0' || c > '9') && (c|0x20 < 'a' || c|0x20 > 'z') {
+			return false
+		}
+	}
+	return len(id) == shortIDBytes
+}
+
+// shortID is the same for the same id, always: a call and its result find each other, in every turn and on every sidecar.
+// Ids that are short already stay, so those that the server made itself come back to it as it knows them.
+func shortID(id string) string {
+	const digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+	sum := sha256.Sum256([]byte(id))
+	n := binary.BigEndian.Uint64(sum[:8]) // 62^9 is less than a thousandth of what it may be: the digits are even enough
+	var b [shortIDBytes]byte
+	for i := range b {
+		b[i] = digits[n%uint64(len(digits))]
+		n /= uint64(len(digits))
+	}
+	return string(b[:])
+}

@@ -1,0 +1,144 @@
+package openai
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
+)
+
+// ways are what a server does otherwise than OpenAI with requests. What servers do otherwise in answers needs no table:
+// it shows there, and is put right wherever it comes from.
+type ways struct {
+	limit   string            // its name for the cap on output tokens
+	names   map[string]string // its own names for members
+	refuses []string          // members it cannot honour: it refuses them, or, worse, does not look at them
+	forgets []string          // members it refuses to read, without which its answer is the same
+	models  []model           // what some of its models refuse besides; the first that fits counts
+	mute    bool              // it knows no stream_options, and states usage unasked or not at all
+	strict  bool              // it refuses members of messages that OpenAI does not have
+	shortID bool              // ids of tool calls must be nine letters and digits
+	stops   bool              // stop must be a list
+	system  bool              // a developer's message is a system's
+	schema  bool              // it cannot hold an answer to a JSON schema
+}
+
+// model is a family of models that refuse what others of their vendor take.
+type model struct {
+	prefix  string
+	refuses []string
+	freeAt  string // the reasoning_effort at which, or without any, they refuse nothing
+}
+
+// hosted are the members that no engine of open models has.
+var hosted = []string{
+	"functions", "function_call", "prediction", "modalities", "audio", "web_search_options", "verbosity", "service_tier",
+	"moderation", "store",
+}
+
+// bookkeeping are the members that are for the provider's records and caches.
+var bookkeeping = []string{
+	"user", "safety_identifier", "metadata", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention",
+}
+
+// sampling are the members that models which reason take at their defaults only.
+var sampling = []string{
+	"temperature", "top_p", "frequency_penalty", "presence_penalty", "logprobs", "top_logprobs", "logit_bias",
+}
+
+// reasoners are OpenAI's models, by provider openai and azure. Names of others mean nothing here.
+var reasoners = []model{
+	{prefix: "gpt-5-chat"},
+	{prefix: "gpt-5.", refuses: sampling, freeAt: "none"},
+	{prefix: "gpt-5", refuses: sampling},
+	{prefix: "gpt-6", refuses: sampling},
+	{prefix: "o1", refuses: and(sampling, "parallel_tool_calls")},
+	{prefix: "o3", refuses: and(sampling, "parallel_tool_calls", "stop")},
+	{prefix: "o4", refuses: and(sampling, "parallel_tool_calls", "stop")},
+}
+
+var (
+	ownWays   = &ways{limit: newCap, models: reasoners, strict: true}
+	azureWays = &ways{limit: newCap, models: reasoners, strict: true, refuses: []string{"web_search_options"}}
+	// azureOldWays are the versions of Azure's API before azureNewCap.
+	azureOldWays = &ways{limit: oldCap, models: reasoners, strict: true, refuses: []string{"web_search_options"}, mute: true}
+	// anyWays are those of a server of which nothing is known: it may know only the old name of the cap. All else it judges itself.
+	anyWays = &ways{limit: oldCap}
+)
+
+// azureNewCap is the first version of Azure's API that has max_completion_tokens and stream_options.
+const azureNewCap = "2024-09-01"
+
+// vendors are the servers whose ways are known, by the deployment's vendor. The names stand in quotad's registry too.
+var vendors = map[string]*ways{
+	"vllm":     {limit: oldCap, refuses: hosted, system: true},
+	"sglang":   {limit: oldCap, refuses: hosted, system: true},
+	"llamacpp": {limit: oldCap, refuses: hosted, stops: true, system: true},
+	"ollama": {
+		limit: oldCap, system: true,
+		refuses: and(hosted, "n", "tool_choice", "parallel_tool_calls", "logit_bias"),
+	},
+	"mistral": {
+		limit: oldCap, mute: true, strict: true, shortID: true, system: true,
+		names:   map[string]string{"seed": "random_seed", "dimensions": "output_dimension"},
+		refuses: and(hosted, "logprobs", "top_logprobs", "logit_bias"),
+		forgets: bookkeeping,
+	},
+	"groq": {
+		limit:   newCap,
+		refuses: []string{"n", "logprobs", "top_logprobs", "logit_bias", "prediction", "modalities", "audio", "web_search_options", "verbosity", "moderation", "store"},
+	},
+	"deepseek": {
+		limit: oldCap, schema: true, system: true,
+		refuses: and(hosted, "n", "seed", "logit_bias", "parallel_tool_calls"),
+	},
+	"xai": {
+		limit:   newCap,
+		refuses: []string{"functions", "function_call", "logit_bias", "prediction", "modalities", "audio", "verbosity", "moderation", "store"},
+		models: []model{
+			{prefix: "grok-4-fast-non-reasoning"}, {prefix: "grok-4-1-fast-non-reasoning"},
+			{prefix: "grok-4", refuses: []string{"stop", "frequency_penalty", "presence_penalty"}},
+			{prefix: "grok-3-mini", refuses: []string{"stop", "frequency_penalty", "presence_penalty"}},
+		},
+	},
+	"openrouter": {limit: oldCap},
+	"gemini-openai": {
+		limit:   oldCap,
+		refuses: []string{"logprobs", "top_logprobs", "logit_bias", "functions", "function_call", "prediction", "audio", "web_search_options", "verbosity", "moderation", "store"},
+		forgets: bookkeeping,
+	},
+}
+
+func and(a []string, b ...string) []string { return slices.Concat(a, b) }
+
+// waysOf are the ways of a deployment's server.
+func waysOf(d *exchange.Deployment) *ways {
+	switch d.Provider {
+	case "openai":
+		return ownWays
+	case "azure":
+		if v := d.APIVersion; v != "" && v < azureNewCap { // v1 and preview come after any date
+			return azureOldWays
+		}
+		return azureWays
+	}
+	if w, ok := vendors[d.Vendor]; ok {
+		return w
+	}
+	return anyWays
+}
+
+// cannot reports whether a model of this server cannot honour a member. effort is the request's reasoning_effort.
+func (w *ways) cannot(name, modelName, effort string) bool {
+	if slices.Contains(w.refuses, name) {
+		return true
+	}
+	for i := range w.models {
+		m := &w.models[i]
+		if strings.HasPrefix(modelName, m.prefix) {
+			free := m.freeAt != "" && (effort == "" || effort == m.freeAt)
+			return !free && slices.Contains(m.refuses, name)
+		}
+	}
+	return false
+}

@@ -1,0 +1,76 @@
+package responses
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/tidwall/gjson"
+)
+
+const (
+	functionCall = "function_call"
+	customCall   = "custom_tool_call"
+)
+
+// call takes in a piece of the call with chat's index.
+func (w *writer) call(dst []byte, index int64, c gjson.Result) ([]byte, bool) {
+	switch {
+	case index < 0 || index > int64(len(w.calls)) || index >= callsMax:
+		return dst, false
+	case index == int64(len(w.calls)):
+		dst = w.startCall(w.closeOpen(dst), c)
+	}
+	it := w.calls[index]
+	if extra := c.Get("extra_content"); extra.IsObject() {
+		if w.extra == nil {
+			w.extra = map[string]json.RawMessage{}
+		}
+		w.extra[gjson.Parse(it.callID).Str] = json.RawMessage(strings.Clone(extra.Raw))
+		w.size += len(extra.Raw)
+	}
+	v := c.Get("function.arguments")
+	if v.Type != gjson.String || v.Str == "" {
+		return dst, true
+	}
+	it.said = append(it.said, inside(v)...)
+	w.size += len(v.Raw)
+	if it.kind == customCall {
+		return dst, true // its text is known when its arguments are complete
+	}
+	return w.event(dst, "response.function_call_arguments.delta", it.at, `"delta":`+v.Raw), true
+}
+
+func (w *writer) startCall(dst []byte, c gjson.Result) []byte {
+	name, id := c.Get("function.name"), c.Get("id")
+	members := object{"status": "in_progress", "call_id": id.Str, "name": name.Str}
+	kind, prefix := functionCall, "fc"
+	if w.custom[name.Str] {
+		kind, prefix = customCall, "ctc"
+		members["input"] = ""
+	} else {
+		members["arguments"] = ""
+	}
+	dst, it := w.start(dst, kind, prefix, members)
+	it.callID, it.name = string(gjson.AppendJSONString(nil, id.Str)), string(gjson.AppendJSONString(nil, name.Str))
+	w.calls = append(w.calls, it)
+	return dst
+}
+
+func (w *writer) closeCall(dst []byte, it *item) []byte {
+	done := object{"status": "completed", "call_id": json.RawMessage(it.callID), "name": json.RawMessage(it.name)}
+	if it.kind == customCall {
+		input := string(gjson.AppendJSONString(nil, customText(gjson.Parse(quoted(it.said)).Str)))
+		dst = w.event(dst, "response.custom_tool_call_input.delta", it.at, `"delta":`+input)
+		dst = w.event(dst, "response.custom_tool_call_input.done", it.at, `"input":`+input)
+		done["input"] = json.RawMessage(input)
+		return w.finished(dst, it, done)
+	}
+	if len(it.said) == 0 { // chat's calls without arguments; callers parse what they get
+		it.said = []byte("{}")
+		dst = w.event(dst, "response.function_call_arguments.delta", it.at, `"delta":"{}"`)
+	}
+	arguments := quoted(it.said)
+	dst = w.event(dst, "response.function_call_arguments.done", it.at, `"name":`+it.name, `"arguments":`+arguments)
+	done["arguments"] = json.RawMessage(arguments)
+	return w.finished(dst, it, done)
+}

@@ -1,0 +1,206 @@
+// Package responses is the Responses API towards callers, before adapters that know OpenAI's chat dialect: Chat turns
+// their requests into chat requests, and a Face turns the answers back. The gateway keeps no answers, so whatever refers
+// to an earlier one is refused; callers send the items of a conversation with every request.
+package responses
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
+)
+
+// unsupported is a request that chat cannot say. A provider that speaks the Responses API itself may still serve it.
+func unsupported(param, format string, a ...any) *exchange.Failure {
+	return &exchange.Failure{
+		Kind: exchange.FailUnsupported, Code: "unsupported_parameter", Param: param, Message: fmt.Sprintf(format, a...),
+	}
+}
+
+// malformed is a request that chat cannot say because it is none. Its judge is a provider that speaks the Responses API
+// itself, if there is one: it may know more than this version does.
+func malformed(param, format string, a ...any) *exchange.Failure {
+	f := unsupported(param, format, a...)
+	f.Code = "invalid_value"
+	return f
+}
+
+// Chat turns the body of a Responses request, a valid JSON object, into that of a chat request. What chat cannot say
+// fails with FailUnsupported, unless it is one of the members that the alias lets go.
+func Chat(body []byte, dropped []string) ([]byte, *exchange.Failure) {
+	in := gjson.ParseBytes(body)
+	t := translation{dropped: dropped, out: object{}}
+	var f *exchange.Failure
+	in.ForEach(func(k, v gjson.Result) bool {
+		if !given(v) {
+			return true
+		}
+		if f = t.member(k.Str, v); f != nil && k.Str != "input" && slices.Contains(dropped, k.Str) {
+			f = nil
+			delete(t.out, chatName(k.Str))
+		}
+		return f == nil
+	})
+	if f != nil {
+		return nil, f
+	}
+	if !given(in.Get("input")) {
+		return nil, unsupported("input", "input is required here")
+	}
+	if len(t.talk.list) == 0 {
+		return nil, malformed("input", "input must not be empty")
+	}
+	if v := in.Get("instructions"); given(v) {
+		t.talk.list = slices.Insert(t.talk.list, 0, any(object{"role": "system", "content": v.Str}))
+	}
+	t.out["messages"] = t.talk.list
+	if in.Get("stream").Bool() {
+		t.out["stream_options"] = object{"include_usage": true}
+	}
+	if t.out["tools"] == nil {
+		delete(t.out, "parallel_tool_calls") // without tools OpenAI's dialect refuses both
+		delete(t.out, "tool_choice")
+	}
+	return t.out.raw(), nil
+}
+
+// chatName is a member's name in a chat request.
+func chatName(name string) string {
+	switch name {
+	case "max_output_tokens":
+		return "max_completion_tokens"
+	case "reasoning":
+		return "reasoning_effort"
+	case "text":
+		return "response_format"
+	}
+	return name
+}
+
+// Param is the name that callers know a member of a chat request by.
+func Param(chat string) string {
+	switch name, _, _ := strings.Cut(strings.ReplaceAll(chat, "[", "."), "."); name {
+	case "max_tokens", "max_completion_tokens":
+		return "max_output_tokens"
+	case "reasoning_effort":
+		return "reasoning.effort"
+	case "response_format":
+		return "text.format"
+	case "verbosity":
+		return "text.verbosity"
+	case "messages":
+		return "input"
+	case "tools":
+		return strings.Replace(chat, ".function.", ".", 1)
+	}
+	return chat
+}
+
+type translation struct {
+	dropped []string
+	out     object
+	talk    conversation
+}
+
+// member takes one member that is not null.
+func (t *translation) member(name string, v gjson.Result) *exchange.Failure {
+	switch name {
+	case "model", "stream", "temperature", "top_p", "parallel_tool_calls", "metadata", "user", "safety_identifier",
+		"prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "service_tier":
+		t.out.set(name, v)
+	case "max_output_tokens":
+		t.out.set("max_completion_tokens", v)
+	case "instructions":
+		if v.Type != gjson.String {
+			return malformed(name, "instructions must be a string")
+		}
+	case "input":
+		return t.talk.read(v)
+	case "text":
+		return t.format(v)
+	case "reasoning":
+		return t.reasoning(v)
+	case "tools":
+		return t.tools(v)
+	case "tool_choice":
+		return t.choice(v)
+	case "include":
+		return include(v)
+	case "store":
+		if v.Type != gjson.False {
+			return unsupported(name, "answers are not stored here: store must be false")
+		}
+	case "background":
+		if v.Type != gjson.False {
+			return unsupported(name, "answers are not stored here: background must be false")
+		}
+	case "previous_response_id", "conversation":
+		return unsupported(name, "answers are not stored here: send the items of the conversation in input instead of %s", name)
+	case "truncation":
+		if v.Str != "disabled" {
+			return unsupported(name, "truncation is not supported here")
+		}
+	case "stream_options", "client_metadata": // padding against onlookers, and bookkeeping: the answer is the same
+	default:
+		return unsupported(name, "%s is not supported here", name)
+	}
+	return nil
+}
+
+// include takes what every answer has, asked for or not.
+func include(v gjson.Result) (f *exchange.Failure) {
+	i := 0
+	v.ForEach(func(_, e gjson.Result) bool {
+		if e.Str != "reasoning.encrypted_content" {
+			f = unsupported(fmt.Sprintf("include[%d]", i), "%q is not supported here", e.String())
+		}
+		i++
+		return f == nil
+	})
+	return f
+}
+
+func (t *translation) format(v gjson.Result) (f *exchange.Failure) {
+	v.ForEach(func(k, m gjson.Result) bool {
+		switch {
+		case !given(m):
+		case k.Str == "verbosity":
+			t.out.set("verbosity", m)
+		case k.Str != "format":
+			f = unsupported("text."+k.Str, "text.%s is not supported here", k.Str)
+		case m.Get("type").Str == "text":
+		case m.Get("type").Str == "json_object":
+			t.out["response_format"] = object{"type": "json_object"}
+		case m.Get("type").Str == "json_schema":
+			schema := object{}
+			for _, name := range [...]string{"name", "description", "schema", "strict"} {
+				schema.set(name, m.Get(name))
+			}
+			t.out["response_format"] = object{"type": "json_schema", "json_schema": schema}
+		default:
+			f = unsupported("text.format.type", "a format of type %q is not supported here", m.Get("type").String())
+		}
+		return f == nil
+	})
+	return f
+}
+
+// reasoning takes the effort. How a model's thoughts are summed up is not told to it: callers see what there is.
+func (t *translation) reasoning(v gjson.Result) (f *exchange.Failure) {
+	v.ForEach(func(k, m gjson.Result) bool {
+		switch k.Str {
+		case "effort":
+			t.out.set("reasoning_effort", m)
+		case "summary", "generate_summary":
+		default:
+			if given(m) {
+				f = unsupported("reasoning."+k.Str, "reasoning.%s is not supported here", k.Str)
+			}
+		}
+		return f == nil
+	})
+	return f
+}

@@ -1,0 +1,246 @@
+package responses
+
+import (
+	"encoding/json"
+	"strconv"
+
+	"github.com/tidwall/gjson"
+)
+
+// writer makes a response out of chat's deltas, and the events that tell of it. One reasoning or message is open at a
+// time; calls stay open to the end, since chat may come back to each of them.
+type writer struct {
+	head
+	custom  map[string]bool // names of custom tools
+	seq     int64           // of the next event
+	begun   bool
+	open    *item             // a reasoning or a message
+	calls   []*item           // by chat's index
+	output  []json.RawMessage // by output_index; nil while an item is open
+	extra   map[string]json.RawMessage
+	size    int // of what was said, in bytes
+	finish  string
+	tier    json.RawMessage
+	gateway json.RawMessage
+}
+
+// item is an output item that is not done.
+type item struct {
+	kind, id     string
+	index        int
+	at           string    // its place, as its events name it
+	parts        []piece   // of a message; the last one is open
+	said         []byte    // a summary, or arguments; escaped
+	thoughts     []thought // of a reasoning
+	callID, name string    // of a call, raw
+}
+
+// piece is a part of a message.
+type piece struct {
+	refusal bool
+	said    []byte // escaped
+}
+
+// event appends an event of some members.
+func (w *writer) event(dst []byte, kind string, members ...string) []byte {
+	dst = append(append(append(append(dst, "event: "...), kind...), "\ndata: {\"type\":\""...), kind...)
+	dst = strconv.AppendInt(append(dst, `","sequence_number":`...), w.seq, 10)
+	w.seq++
+	for _, m := range members {
+		dst = append(append(dst, ','), m...)
+	}
+	return append(dst, "}\n\n"...)
+}
+
+// begin appends the first events, once.
+func (w *writer) begin(dst []byte) []byte {
+	if w.begun {
+		return dst
+	}
+	w.begun = true
+	response := `"response":` + string(w.object("in_progress", nil).raw())
+	return w.event(w.event(dst, "response.created", response), "response.in_progress", response)
+}
+
+// delta takes in what a choice says next. false: it is more than an answer may hold.
+func (w *writer) delta(dst []byte, d gjson.Result) ([]byte, bool) {
+	if v := d.Get("reasoning_content"); v.Type == gjson.String && v.Str != "" {
+		dst = w.summary(dst, v)
+	}
+	d.Get("reasoning_details").ForEach(func(_, detail gjson.Result) bool {
+		dst = w.reasoning(dst)
+		w.open.thoughts = think(w.open.thoughts, detail)
+		w.size += len(detail.Raw)
+		return true
+	})
+	for _, name := range [...]string{"content", "refusal"} {
+		if v := d.Get(name); v.Type == gjson.String && v.Str != "" {
+			dst = w.text(dst, name == "refusal", v)
+		}
+	}
+	ok := true
+	next := int64(0) // a complete message has no indices
+	d.Get("tool_calls").ForEach(func(_, c gjson.Result) bool {
+		index := next
+		if v := c.Get("index"); v.Type == gjson.Number {
+			index = v.Int()
+		}
+		next = index + 1
+		dst, ok = w.call(dst, index, c)
+		return ok
+	})
+	return dst, ok && w.size <= textMax
+}
+
+// start opens an item of a kind; its members as it begins follow its id and type.
+func (w *writer) start(dst []byte, kind, prefix string, members object) ([]byte, *item) {
+	index := len(w.output)
+	w.output = append(w.output, nil)
+	it := &item{kind: kind, index: index, id: prefix + "_" + w.id + strconv.Itoa(index)}
+	it.at = `"item_id":"` + it.id + `","output_index":` + strconv.Itoa(index)
+	members["id"], members["type"] = it.id, kind
+	return w.event(dst, "response.output_item.added", it.place(), `"item":`+string(members.raw())), it
+}
+
+func (it *item) place() string { return `"output_index":` + strconv.Itoa(it.index) }
+
+// finished ends an item with its final form.
+func (w *writer) finished(dst []byte, it *item, members object) []byte {
+	members["id"], members["type"] = it.id, it.kind
+	w.output[it.index] = members.raw()
+	return w.event(dst, "response.output_item.done", it.place(), `"item":`+string(w.output[it.index]))
+}
+
+// reasoning makes sure that a reasoning item is open.
+func (w *writer) reasoning(dst []byte) []byte {
+	if w.open != nil && w.open.kind == "reasoning" {
+		return dst
+	}
+	dst, w.open = w.start(w.closeOpen(dst), "reasoning", "rs", object{"summary": []any{}})
+	return dst
+}
+
+const firstSummary = `"summary_index":0`
+
+func (w *writer) summary(dst []byte, v gjson.Result) []byte {
+	dst = w.reasoning(dst)
+	if len(w.open.said) == 0 {
+		dst = w.event(dst, "response.reasoning_summary_part.added", w.open.at, firstSummary, `"part":{"type":"summary_text","text":""}`)
+	}
+	w.open.said = append(w.open.said, inside(v)...)
+	w.size += len(v.Raw)
+	return w.event(dst, "response.reasoning_summary_text.delta", w.open.at, firstSummary, `"delta":`+v.Raw)
+}
+
+func (w *writer) text(dst []byte, refusal bool, v gjson.Result) []byte {
+	if w.open == nil || w.open.kind != "message" {
+		dst, w.open = w.start(w.closeOpen(dst), "message", "msg",
+			object{"status": "in_progress", "role": "assistant", "content": []any{}})
+	}
+	it := w.open
+	if n := len(it.parts); n == 0 || it.parts[n-1].refusal != refusal {
+		dst = w.closePart(dst, it)
+		it.parts = append(it.parts, piece{refusal: refusal})
+		dst = w.event(dst, "response.content_part.added", it.at, it.last(), `"part":`+string(it.parts[n].object().raw()))
+	}
+	p := &it.parts[len(it.parts)-1]
+	p.said = append(p.said, inside(v)...)
+	w.size += len(v.Raw)
+	if refusal {
+		return w.event(dst, "response.refusal.delta", it.at, it.last(), `"delta":`+v.Raw)
+	}
+	return w.event(dst, "response.output_text.delta", it.at, it.last(), `"delta":`+v.Raw, `"logprobs":[]`)
+}
+
+// last is the place of the last part.
+func (it *item) last() string { return `"content_index":` + strconv.Itoa(len(it.parts)-1) }
+
+func (p *piece) object() object {
+	if p.refusal {
+		return object{"type": "refusal", "refusal": json.RawMessage(quoted(p.said))}
+	}
+	return object{"type": "output_text", "text": json.RawMessage(quoted(p.said)), "annotations": []any{}, "logprobs": []any{}}
+}
+
+func (w *writer) closePart(dst []byte, it *item) []byte {
+	if len(it.parts) == 0 {
+		return dst
+	}
+	p := &it.parts[len(it.parts)-1]
+	if p.refusal {
+		dst = w.event(dst, "response.refusal.done", it.at, it.last(), `"refusal":`+quoted(p.said))
+	} else {
+		dst = w.event(dst, "response.output_text.done", it.at, it.last(), `"text":`+quoted(p.said), `"logprobs":[]`)
+	}
+	return w.event(dst, "response.content_part.done", it.at, it.last(), `"part":`+string(p.object().raw()))
+}
+
+// closeOpen ends the reasoning or message that is open.
+func (w *writer) closeOpen(dst []byte) []byte {
+	it := w.open
+	w.open = nil
+	switch {
+	case it == nil:
+		return dst
+	case it.kind == "message":
+		dst = w.closePart(dst, it)
+		content := make([]object, len(it.parts))
+		for i := range it.parts {
+			content[i] = it.parts[i].object()
+		}
+		return w.finished(dst, it, object{"status": "completed", "role": "assistant", "content": content})
+	}
+	summary := []object{}
+	if len(it.said) > 0 {
+		part := object{"type": "summary_text", "text": json.RawMessage(quoted(it.said))}
+		summary = append(summary, part)
+		dst = w.event(dst, "response.reasoning_summary_text.done", it.at, firstSummary, `"text":`+quoted(it.said))
+		dst = w.event(dst, "response.reasoning_summary_part.done", it.at, firstSummary, `"part":`+string(part.raw()))
+	}
+	done := object{"summary": summary}
+	var s sealed
+	for i := range it.thoughts {
+		s.Details = append(s.Details, it.thoughts[i].raw())
+	}
+	if !s.empty() {
+		done["encrypted_content"] = s.seal()
+	}
+	return w.finished(dst, it, done)
+}
+
+// end appends what is owed when nothing more is said: the end of every open item.
+func (w *writer) end(dst []byte) []byte {
+	dst = w.closeOpen(w.begin(dst))
+	for _, it := range w.calls {
+		dst = w.closeCall(dst, it)
+	}
+	if len(w.extra) > 0 {
+		var it *item
+		dst, it = w.start(dst, "reasoning", "rs", object{"summary": []any{}})
+		dst = w.finished(dst, it, object{"summary": []any{}, "encrypted_content": sealed{Calls: w.extra}.seal()})
+	}
+	return dst
+}
+
+// result is the complete response, and its status.
+func (w *writer) result(used object) (object, string) {
+	status, reason := "completed", ""
+	switch w.finish {
+	case "length":
+		status, reason = "incomplete", "max_output_tokens"
+	case "content_filter":
+		status, reason = "incomplete", "content_filter"
+	}
+	o := w.object(status, w.output)
+	if reason != "" {
+		o["incomplete_details"] = object{"reason": reason}
+	}
+	o["usage"] = used
+	if w.tier != nil {
+		o["service_tier"] = w.tier
+	}
+	if w.gateway != nil {
+		o["x_gateway"] = w.gateway
+	}
+	return o, status
+}

@@ -1,0 +1,81 @@
+package gateway
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"sync/atomic"
+	"testing"
+
+	quotav1 "github.com/sluice-gateway/sluice/proto/gen/quota/v1"
+)
+
+// TestTokenTakenBack: a token that the provider takes no more is replaced within the attempt, once. A provider that takes
+// none is not asked again and again.
+func TestTokenTakenBack(t *testing.T) {
+	for name, c := range map[string]struct {
+		takes  string // the token the provider takes
+		calls  int64
+		tokens int64
+		status int
+	}{
+		"at once":  {"Bearer t1", 1, 1, 200},
+		"the next": {"Bearer t2", 2, 2, 200},
+		"none":     {"", 2, 2, 502},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var tokens atomic.Int64
+			issuer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = io.WriteString(w, `{"access_token":"t`+strconv.FormatInt(tokens.Add(1), 10)+`","expires_in":3600}`)
+			}))
+			t.Cleanup(issuer.Close)
+			p := &provider{id: "a", dialect: "azure", model: "gpt", answer: func(w http.ResponseWriter, r *http.Request) {
+				if r.Header.Get("Authorization") != c.takes || r.URL.Path != "/v1/openai/v1/chat/completions" {
+					failing(401)(w, r)
+					return
+				}
+				fine(w, r)
+			}, change: func(d *quotav1.Deployment) { d.Credential = "entra" }}
+			r := newRig(t, []*provider{p}, nil)
+			r.g.Policy.SetSecrets(&quotav1.Credentials{Items: []*quotav1.Credential{{Name: "entra", Secret: []byte(
+				`{"tenant_id":"t","client_id":"c","client_secret":"s","token_uri":"` + issuer.URL + `"}`)}}})
+			a := r.chat(hello)
+			if a.status != c.status || p.calls.Load() != c.calls || tokens.Load() != c.tokens || len(r.attempts()) != 1 {
+				t.Errorf("%d after %d calls, %d tokens, %d attempts: %s", a.status, p.calls.Load(), tokens.Load(), len(r.attempts()), a.body)
+			}
+		})
+	}
+}
+
+// TestNoTokenThenAnother: without a token the deployment is passed over.
+func TestNoTokenThenAnother(t *testing.T) {
+	issuer := httptest.NewServer(failing(401))
+	t.Cleanup(issuer.Close)
+	a := &provider{id: "a", dialect: "azure", model: "gpt", answer: fine, change: func(d *quotav1.Deployment) { d.Credential = "entra" }}
+	b := &provider{id: "b", answer: fine}
+	r := newRig(t, []*provider{a, b}, nil)
+	r.g.Policy.SetSecrets(&quotav1.Credentials{Items: []*quotav1.Credential{{Name: "entra", Secret: []byte(
+		`{"tenant_id":"t","client_id":"c","client_secret":"s","token_uri":"` + issuer.URL + `"}`)}}})
+	if got := r.chat(hello); got.status != 200 || a.calls.Load() != 0 || b.calls.Load() != 1 {
+		t.Errorf("%d, %d and %d calls: %s", got.status, a.calls.Load(), b.calls.Load(), got.body)
+	}
+}
+
+// TestVendorThatCannot: what the first target's vendor cannot honour goes to the next, and is named when there is none.
+func TestVendorThatCannot(t *testing.T) {
+	mistral := func(d *quotav1.Deployment) { d.Vendor = "mistral" }
+	a := &provider{id: "a", dialect: "compatible", answer: fine, change: mistral}
+	b := &provider{id: "b", answer: fine}
+	r := newRig(t, []*provider{a, b}, nil)
+	if got := r.chat(with(`"logprobs":true`)); got.status != 200 || a.calls.Load() != 0 || b.calls.Load() != 1 {
+		t.Errorf("%d, %d and %d calls: %s", got.status, a.calls.Load(), b.calls.Load(), got.body)
+	}
+	r = newRig(t, []*provider{{id: "a", dialect: "compatible", answer: fine, change: mistral}}, nil)
+	got := r.chat(with(`"logprobs":true`))
+	if got.status != 400 || got.get("error.code").Str != "unsupported_parameter" || got.get("error.param").Str != "logprobs" {
+		t.Errorf("%d: %s", got.status, got.body)
+	}
+}
