@@ -15,7 +15,8 @@ var foreign = [...]string{"reasoning_content", "reasoning_details", "reasoning",
 func (q *request) messages(v span) {
 	raw := q.r.Body[v.from:v.to]
 	calls := q.w.shortID && bytes.Contains(raw, []byte(`"tool_call`))
-	if !calls && !(q.w.strict && holdsForeign(raw)) {
+	roles := q.w.system && bytes.Contains(raw, []byte(`"developer"`))
+	if !calls && !roles && (!q.w.strict || !holdsForeign(raw)) {
 		return
 	}
 	for m := enter(q.r.Body, v); m.next(); {
@@ -31,6 +32,10 @@ func (q *request) messages(v span) {
 			}
 			kept = true
 			switch name {
+			case "role":
+				if roles && text(q.r.Body, c.value) == "developer" {
+					q.edits.set(c.value, `"system"`)
+				}
 			case "tool_call_id":
 				q.shorten(c.value)
 			case "tool_calls":
