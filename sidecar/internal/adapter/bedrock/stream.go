@@ -82,9 +82,7 @@ func (s *conversation) Event(dst, name, data []byte) ([]byte, adapter.Progress) 
 		}
 	case "metadata": // the last
 		s.usage = usageOf(ev.Get("usage"), ev.Get("serviceTier"))
-		if f = malformed(s.stop); f == nil && s.stop != "" {
-			return dst, adapter.Progress{Done: true}
-		}
+		return dst, adapter.Progress{Done: s.stop != ""}
 	}
 	if f != nil {
 		return dst[:before], s.broke(f)
