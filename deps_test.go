@@ -31,6 +31,9 @@ var forbidden = []struct{ from, to, why string }{
 	{"sidecar/internal/jsonseq", "sidecar", "framing is a leaf"},
 	{"sidecar/internal/adapter", "sidecar/internal/relay", "adapters own no connection"},
 	{"sidecar/internal/adapter", "sidecar/internal/gateway", "adapters know nothing of callers' connections"},
+	{"sidecar/internal/adapter", "sidecar/internal/credential", "adapters make calls; what needs time or network to authorize them comes later"},
+	{"sidecar/internal/credential", "sidecar/internal/relay", "tokens are fetched by their issuers' libraries"},
+	{"sidecar/internal/credential", "sidecar/internal/gateway", "rooms do not know the edge"},
 	{"sidecar/internal/relay", "sidecar/internal/gateway", "the relay never sees a request context"},
 	{"sidecar/internal/policy", "sidecar/internal/gateway", "rooms do not know the edge"},
 	{"sidecar/internal/route", "sidecar/internal/relay", "the router decides, the relay does"},
@@ -38,6 +41,9 @@ var forbidden = []struct{ from, to, why string }{
 	{"sidecar/breaker", "sidecar/internal", "the simulator drives it without the sidecar"},
 	{"bench/fakeprovider", "sidecar", "a witness shares no code with the accused"},
 	{"bench/fakeprovider", "quotad", "a witness shares no code with the accused"},
+	{"bench/wire/cost", "sidecar", "a witness shares no code with the accused"},
+	{"bench/wire/cost", "quotad", "a witness shares no code with the accused"},
+	{"quotad/internal/pricelist", "quotad/internal/replica", "it reads files, and knows the registry's nouns alone"},
 }
 
 const module = "github.com/sluice-gateway/sluice/"

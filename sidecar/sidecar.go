@@ -22,6 +22,8 @@ import (
 	quotav1 "github.com/sluice-gateway/sluice/proto/gen/quota/v1"
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/anthropic"
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/bedrock"
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/gemini"
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/openai"
 	"github.com/sluice-gateway/sluice/sidecar/internal/credential"
 	"github.com/sluice-gateway/sluice/sidecar/internal/estimate"
@@ -124,6 +126,7 @@ func (s *Sidecar) open() error {
 		Policy: s.policy, Lease: s.lease, Estimate: estimate.New(), Route: s.router, Relay: s.relay, Watch: s.watch,
 		Adapters: map[string]adapter.Adapter{
 			"openai": openai.New(), "azure": openai.New(), "compatible": openai.New(), "anthropic": anthropic.New(),
+			"bedrock": bedrock.New(), "gemini": gemini.New(), "vertex": gemini.NewVertex(),
 		},
 		Credentials: s.credentials,
 		Usage:       s.usage, Rollups: s.rollups, Metrics: gateway.NewMetrics(s.metrics), Log: s.log.Named("gateway"),

@@ -15,8 +15,10 @@ type answer struct {
 	reasoning int64 // tokens, of each choice
 	text      int64 // tokens, of each choice
 	unicode   bool
+	document  []string // tokens of the JSON document that was asked for, in place of words
 	calls     []toolCall
 	finish    finish
+	tier      string // "" for the usual one
 }
 
 type toolCall struct {
@@ -38,7 +40,7 @@ const (
 // compose decides the answer. The output never exceeds the request's cap: reasoning comes first, then text, then
 // tool calls, and what does not fit is cut off with finishLength.
 func compose(req *request, b *Behavior) answer {
-	a := answer{choices: req.choices, unicode: b.Unicode}
+	a := answer{choices: req.choices, unicode: b.Unicode, tier: b.Tier}
 	names, forced := chooseTools(req, b)
 
 	left := req.maxTokens
@@ -60,6 +62,10 @@ func compose(req *request, b *Behavior) answer {
 		text = defaultTokens
 	}
 	a.reasoning = take(b.Reasoning)
+	if req.document.IsObject() && len(names) == 0 {
+		a.document = splitArguments(exampleArguments(req.document))
+		text = int64(len(a.document))
+	}
 	a.text = take(text)
 	for _, name := range names {
 		if take(1) == 0 {
@@ -230,7 +236,7 @@ func (a *answer) pieces() iter.Seq[piece] {
 			}
 		}
 		for i := range a.text {
-			if !all(piece{kind: pieceText, text: word(i, a.unicode)}) {
+			if !all(piece{kind: pieceText, text: a.token(i)}) {
 				return
 			}
 		}
@@ -245,6 +251,22 @@ func (a *answer) pieces() iter.Seq[piece] {
 			}
 		}
 	}
+}
+
+// token is text token i.
+func (a *answer) token(i int64) string {
+	if a.document != nil {
+		return a.document[i]
+	}
+	return word(i, a.unicode)
+}
+
+// words is the whole text.
+func (a *answer) words() string {
+	if a.document != nil {
+		return strings.Join(a.document[:a.text], "")
+	}
+	return Text(a.text, a.unicode)
 }
 
 // Text is the text of an answer of n text tokens, so that a test can check what arrived. unicode is for answers with

@@ -1,6 +1,7 @@
 package fakeprovider
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 )
@@ -16,7 +17,7 @@ func anthropicStop(a *answer) string {
 }
 
 // anthropicUsage is the usage object; input_tokens holds the uncached part only.
-func anthropicUsage(u Usage) string {
+func anthropicUsage(u Usage, tier string) string {
 	n := func(v int64) string { return strconv.FormatInt(v, 10) }
 	out := `{"input_tokens":` + n(u.Input) +
 		`,"cache_creation_input_tokens":` + n(u.CacheWrite5m+u.CacheWrite1h) +
@@ -26,7 +27,7 @@ func anthropicUsage(u Usage) string {
 	if u.Reasoning > 0 {
 		out += `,"output_tokens_details":{"thinking_tokens":` + n(u.Reasoning) + `}`
 	}
-	return out + `,"service_tier":"standard"}`
+	return out + `,"service_tier":` + quote(cmp.Or(tier, "standard")) + `}`
 }
 
 // signature stands at the end of a thinking block.
@@ -44,7 +45,7 @@ func anthropicMessage(n answerNames, a *answer, u Usage, withUsage bool) []byte 
 			`,"signature":"`+signature+`"}`)
 	}
 	if a.text > 0 {
-		blocks = append(blocks, `{"type":"text","text":`+quote(Text(a.text, a.unicode))+`}`)
+		blocks = append(blocks, `{"type":"text","text":`+quote(a.words())+`}`)
 	}
 	for k, c := range a.calls {
 		input := c.arguments()
@@ -56,7 +57,7 @@ func anthropicMessage(n answerNames, a *answer, u Usage, withUsage bool) []byte 
 	}
 	out := messageHead(n) + strings.Join(blocks, ",") + `],"stop_reason":"` + anthropicStop(a) + `","stop_sequence":null`
 	if withUsage {
-		out += `,"usage":` + anthropicUsage(u)
+		out += `,"usage":` + anthropicUsage(u, a.tier)
 	}
 	return []byte(out + `}`)
 }
@@ -85,7 +86,7 @@ func (s *anthropicStream) open(dst []byte) []byte {
 		// The output count at the start is small and not final, as with the real service.
 		start := s.prompt
 		start.Output = min(1, s.answer.total())
-		usage = `,"usage":` + anthropicUsage(start)
+		usage = `,"usage":` + anthropicUsage(start, s.answer.tier)
 	}
 	dst = s.event(dst, "message_start", `{"type":"message_start","message":`+messageHead(s.names)+
 		`],"stop_reason":null,"stop_sequence":null`+usage+`}}`)
@@ -101,7 +102,7 @@ func (s *anthropicStream) token(dst []byte, p piece) []byte {
 	case pieceReasoning:
 		return s.delta(dst, `{"type":"thinking_delta","thinking":"`+p.text+`"}`)
 	case pieceText:
-		return s.delta(dst, `{"type":"text_delta","text":"`+p.text+`"}`)
+		return s.delta(dst, `{"type":"text_delta","text":`+quote(p.text)+`}`)
 	case pieceCall:
 		return s.delta(dst, `{"type":"input_json_delta","partial_json":""}`)
 	case pieceArguments:
@@ -163,7 +164,7 @@ func (s *anthropicStream) close(dst []byte, final Usage) []byte {
 	dst = s.endBlock(dst)
 	usage := ""
 	if !s.noUsage {
-		usage = `,"usage":` + anthropicUsage(final)
+		usage = `,"usage":` + anthropicUsage(final, s.answer.tier)
 	}
 	dst = s.event(dst, "message_delta", `{"type":"message_delta","delta":{"stop_reason":"`+anthropicStop(s.answer)+
 		`","stop_sequence":null}`+usage+`}`)

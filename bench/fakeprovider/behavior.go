@@ -62,6 +62,8 @@ type Behavior struct {
 	CacheWrite5m int64
 	CacheWrite1h int64
 
+	Tier string // the service tier the answer names; "" for the usual one
+
 	Fault       Fault
 	Status      int // for FaultStatus, 400..599
 	After       int64
@@ -127,6 +129,8 @@ func (b *Behavior) set(key, value string) (err error) {
 		b.CacheWrite5m, err = parseCount(value)
 	case "cache-write-1h":
 		b.CacheWrite1h, err = parseCount(value)
+	case "tier":
+		b.Tier = value
 	case "head":
 		b.Head, err = parseDelay(value)
 	case "first":

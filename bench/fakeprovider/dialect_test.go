@@ -358,3 +358,18 @@ func TestKeys(t *testing.T) {
 		t.Errorf("witness %+v keys %+v", w.Totals, w.Keys)
 	}
 }
+
+// A JSON schema that is asked for is answered in full, however it is cut.
+func TestStructuredText(t *testing.T) {
+	const schema = `{"type":"object","properties":{"kind":{"type":"string"},"count":{"type":"integer"}}}`
+	const want = `{"kind":"example","count":7}`
+	_, url := start(t, Config{})
+	chat := chatBody("[[tokens=2]] hello", `,"response_format":{"type":"json_schema","json_schema":{"name":"n","schema":`+schema+`}}`)
+	if got := post(t, url+"/v1/chat/completions", chat).json().Get("choices.0.message.content").Str; got != want {
+		t.Errorf("chat: %q", got)
+	}
+	got := post(t, url+"/v1/messages", messagesBody("[[tokens=2]] hello", `,"output_config":{"format":{"type":"json_schema","schema":`+schema+`}}`)).json()
+	if text := got.Get("content.0.text").Str; text != want {
+		t.Errorf("messages: %q", text)
+	}
+}

@@ -62,6 +62,7 @@ func TestBehaviorApply(t *testing.T) {
 		{"pace", "[[tokens=3 head=1ms first=2ms gap=3ms burst=4]]", change(func(b *Behavior) {
 			b.Tokens, b.Head, b.First, b.Gap, b.Burst = 3, time.Millisecond, 2*time.Millisecond, 3*time.Millisecond, 4
 		})},
+		{"tier", "[[tier=flex]]", change(func(b *Behavior) { b.Tier = "flex" })},
 		{"usage", "[[reasoning=1 cache-read=2 cache-write=3 cache-write-1h=4]]", change(func(b *Behavior) {
 			b.Reasoning, b.CacheRead, b.CacheWrite5m, b.CacheWrite1h = 1, 2, 3, 4
 		})},

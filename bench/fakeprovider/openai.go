@@ -1,6 +1,7 @@
 package fakeprovider
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/binary"
 	"hash/fnv"
@@ -42,7 +43,7 @@ func openAIChat(n answerNames, a *answer, u Usage, withUsage bool) []byte {
 		strconv.FormatInt(n.created, 10) + `,"model":` + quote(n.model) + `,"choices":[`)
 	content := "null"
 	if a.text > 0 || len(a.calls) == 0 {
-		content = quote(Text(a.text, a.unicode))
+		content = quote(a.words())
 	}
 	for choice := range a.choices {
 		if choice > 0 {
@@ -68,7 +69,7 @@ func openAIChat(n answerNames, a *answer, u Usage, withUsage bool) []byte {
 	if withUsage {
 		out.WriteString(`,"usage":` + openAIUsage(u))
 	}
-	out.WriteString(`,"service_tier":"default","system_fingerprint":"fp_fake"}`)
+	out.WriteString(`,"service_tier":` + quote(cmp.Or(a.tier, "default")) + `,"system_fingerprint":"fp_fake"}`)
 	return []byte(out.String())
 }
 
@@ -91,7 +92,7 @@ func newOpenAIStream(n answerNames, a *answer, req *request, b *Behavior) *openA
 		noDone: b.Fault == FaultNoDone, noUsage: b.Fault == FaultNoUsage,
 		prefix: `{"id":"chatcmpl-` + n.id + `","object":"chat.completion.chunk","created":` +
 			strconv.FormatInt(n.created, 10) + `,"model":` + quote(n.model) +
-			`,"service_tier":"default","system_fingerprint":"fp_fake","choices":[`,
+			`,"service_tier":` + quote(cmp.Or(a.tier, "default")) + `,"system_fingerprint":"fp_fake","choices":[`,
 		suffix: `]}`,
 	}
 	if s.usage {
@@ -127,7 +128,7 @@ func (s *openAIStream) token(dst []byte, p piece) []byte {
 	case pieceReasoning:
 		return dst // hidden: only usage tells
 	case pieceText:
-		return s.chunk(dst, p.choice, `{"content":"`+p.text+`"}`, "null")
+		return s.chunk(dst, p.choice, `{"content":`+quote(p.text)+`}`, "null")
 	case pieceCall:
 		return s.chunk(dst, p.choice, `{"tool_calls":[{"index":`+index+`,"id":"`+s.names.callID("call_", p.choice, p.call)+
 			`","type":"function","function":{"name":`+quote(p.text)+`,"arguments":""}}]}`, "null")

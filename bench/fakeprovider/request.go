@@ -60,6 +60,7 @@ type request struct {
 	toolMode     toolMode
 	toolName     string // for toolNamed
 	parallel     bool
+	document     gjson.Result // the JSON schema that the text must be of; absent for prose
 	embed        embedRequest
 }
 
@@ -160,6 +161,7 @@ func (req *request) parseChat(root gjson.Result) *refusal {
 	if p := root.Get("parallel_tool_calls"); p.Type == gjson.False {
 		req.parallel = false
 	}
+	req.document = root.Get("response_format.json_schema.schema")
 	messages := root.Get("messages")
 	if !messages.IsArray() || len(messages.Array()) == 0 {
 		return invalid("messages", "messages must be a non-empty array")
@@ -233,6 +235,7 @@ func (req *request) parseMessages(root gjson.Result, endpoint Endpoint) *refusal
 		req.prompt.messages += int64(len(system.Array()))
 		req.countContent(system)
 	}
+	req.document = root.Get("output_config.format.schema")
 	messages := root.Get("messages")
 	if !messages.IsArray() || len(messages.Array()) == 0 {
 		return invalid("messages", "messages: at least one message is required")

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	adminv1 "github.com/sluice-gateway/sluice/proto/gen/admin/v1"
+	usagev1 "github.com/sluice-gateway/sluice/proto/gen/usage/v1"
 )
 
 const countedYAML = `version: 1
@@ -120,6 +121,21 @@ KIND CLASS TEAM SET ASIDE ON LEASE HELD
 requests interactive red 5 20 15
 requests batch red -8 10 5
 requests - (all others) 0 0 0`},
+		{"usage", func(w *tabwriter.Writer) {
+			usageTable(w, []string{"team"}, []*adminv1.UsageSum{{
+				Group: map[string]string{"team": "red"}, Requests: 1, Attempts: 2, Errors: 1, CostNano: 5e8, Estimated: 1,
+				Tokens: &usagev1.Tokens{Input: 3, CacheRead: 4, CacheWrite_5M: 5, CacheWrite_1H: 6, Output: 7, Reasoning: 2},
+			}})
+		}, `TEAM REQUESTS ATTEMPTS ERRORS INPUT CACHED CACHE WRITES OUTPUT COST ESTIMATED
+red 1 2 1 3 4 11 7 $0.50 1`},
+		{"usage of rare kinds", func(w *tabwriter.Writer) {
+			usageTable(w, nil, []*adminv1.UsageSum{
+				{Tokens: &usagev1.Tokens{Input: 3, InputAudio: 8, OutputAudio: 9, InputImage: 10}},
+				{Tokens: &usagev1.Tokens{Output: 1, WebSearches: 2}},
+			})
+		}, `REQUESTS ATTEMPTS ERRORS INPUT CACHED CACHE WRITES AUDIO IN IMAGES IN OUTPUT AUDIO OUT SEARCHES COST ESTIMATED
+0 0 0 3 0 0 8 10 0 9 0 $0.00 0
+0 0 0 0 0 0 0 0 1 0 2 $0.00 0`},
 		{"no pools", func(w *tabwriter.Writer) { poolTable(w, "", nil) }, "no deployment has limits"},
 		{"no pools of one", func(w *tabwriter.Writer) { poolTable(w, "d", nil) }, "d has no limits"},
 	} {

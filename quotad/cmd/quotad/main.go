@@ -58,7 +58,7 @@ func command() *cobra.Command {
 	}
 	for _, verb := range []*cobra.Command{
 		applyCommand(c), getCommand(c), historyCommand(c), rollbackCommand(c), keyCommand(c), credentialCommand(c),
-		budgetCommand(c), poolCommand(c), usageCommand(c), statusCommand(c), memberCommand(c), restoreCommand(c),
+		budgetCommand(c), pricesCommand(c), poolCommand(c), usageCommand(c), statusCommand(c), memberCommand(c), restoreCommand(c),
 	} {
 		c.flags(verb)
 		root.AddCommand(verb)

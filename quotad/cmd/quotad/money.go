@@ -11,6 +11,7 @@ import (
 
 	adminv1 "github.com/sluice-gateway/sluice/proto/gen/admin/v1"
 	"github.com/sluice-gateway/sluice/proto/gen/admin/v1/adminv1connect"
+	usagev1 "github.com/sluice-gateway/sluice/proto/gen/usage/v1"
 	"github.com/sluice-gateway/sluice/quotad/internal/registry"
 )
 
@@ -184,25 +185,61 @@ func usageCommand(c *console) *cobra.Command {
 			groups = strings.Split(req.GetGroupBy(), ",")
 		}
 		return c.print(cmd.OutOrStdout(), m, func(w *tabwriter.Writer) {
-			head := make([]string, 0, len(groups)+8)
-			for _, g := range groups {
-				head = append(head, strings.ToUpper(g))
-			}
-			row(w, append(head, "REQUESTS", "ATTEMPTS", "ERRORS", "INPUT", "CACHED", "CACHE WRITES", "OUTPUT", "COST", "ESTIMATED")...)
-			for _, r := range m.GetRows() {
-				t := r.GetTokens()
-				cells := make([]string, 0, len(groups)+8)
-				for _, g := range groups {
-					cells = append(cells, r.GetGroup()[g])
-				}
-				row(w, append(cells, num(r.GetRequests()), num(r.GetAttempts()), num(r.GetErrors()), num(t.GetInput()),
-					num(t.GetCacheRead()), num(t.GetCacheWrite_5M()+t.GetCacheWrite_1H()), num(t.GetOutput()),
-					dollars(r.GetCostNano()), num(r.GetEstimated()))...)
-			}
+			usageTable(w, groups, m.GetRows())
 			if len(m.GetRows()) == 0 {
 				fmt.Fprintln(w, "no usage in this time")
 			}
 		})
 	}
 	return cmd
+}
+
+// usageColumn is a column of the table of usage.
+type usageColumn struct {
+	name string
+	of   func(*adminv1.UsageSum) int64
+	rare bool // shown when it is not 0 everywhere
+}
+
+func usageColumns() []usageColumn {
+	tokens := func(of func(*usagev1.Tokens) int64) func(*adminv1.UsageSum) int64 {
+		return func(r *adminv1.UsageSum) int64 { return of(r.GetTokens()) }
+	}
+	return []usageColumn{
+		{"REQUESTS", (*adminv1.UsageSum).GetRequests, false},
+		{"ATTEMPTS", (*adminv1.UsageSum).GetAttempts, false},
+		{"ERRORS", (*adminv1.UsageSum).GetErrors, false},
+		{"INPUT", tokens((*usagev1.Tokens).GetInput), false},
+		{"CACHED", tokens((*usagev1.Tokens).GetCacheRead), false},
+		{"CACHE WRITES", tokens(func(t *usagev1.Tokens) int64 { return t.GetCacheWrite_5M() + t.GetCacheWrite_1H() }), false},
+		{"AUDIO IN", tokens((*usagev1.Tokens).GetInputAudio), true},
+		{"IMAGES IN", tokens((*usagev1.Tokens).GetInputImage), true},
+		{"OUTPUT", tokens((*usagev1.Tokens).GetOutput), false},
+		{"AUDIO OUT", tokens((*usagev1.Tokens).GetOutputAudio), true},
+		{"SEARCHES", tokens((*usagev1.Tokens).GetWebSearches), true},
+	}
+}
+
+func usageTable(w *tabwriter.Writer, groups []string, rows []*adminv1.UsageSum) {
+	columns := slices.DeleteFunc(usageColumns(), func(c usageColumn) bool {
+		return c.rare && !slices.ContainsFunc(rows, func(r *adminv1.UsageSum) bool { return c.of(r) != 0 })
+	})
+	var head []string
+	for _, g := range groups {
+		head = append(head, strings.ToUpper(g))
+	}
+	for _, c := range columns {
+		head = append(head, c.name)
+	}
+	row(w, append(head, "COST", "ESTIMATED")...)
+	for _, r := range rows {
+		var cells []string
+		for _, g := range groups {
+			cells = append(cells, r.GetGroup()[g])
+		}
+		for _, c := range columns {
+			cells = append(cells, num(c.of(r)))
+		}
+		row(w, append(cells, dollars(r.GetCostNano()), num(r.GetEstimated()))...)
+	}
 }

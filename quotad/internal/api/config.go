@@ -220,7 +220,12 @@ func (s *Service) put(ctx context.Context, actor, kind, id string, spec *structp
 	if err != nil {
 		return 0, err
 	}
-	o, err := registry.ParseObject(kind, id, b)
+	return s.putText(ctx, actor, kind, id, b)
+}
+
+// putText sets one object whose spec is JSON text.
+func (s *Service) putText(ctx context.Context, actor, kind, id string, spec []byte) (uint64, error) {
+	o, err := registry.ParseObject(kind, id, spec)
 	if err != nil {
 		return 0, connect.NewError(connect.CodeInvalidArgument, err)
 	}
@@ -240,7 +245,16 @@ func (s *Service) PutAlias(ctx context.Context, req *connect.Request[adminv1.Put
 
 // PutPrice implements the admin service.
 func (s *Service) PutPrice(ctx context.Context, req *connect.Request[adminv1.PutPriceRequest]) (*connect.Response[adminv1.PutPriceResponse], error) {
-	v, err := s.put(ctx, req.Msg.GetActor(), registry.KindPrice, req.Msg.GetVersion(), req.Msg.GetSpec())
+	var v uint64
+	var err error
+	switch m := req.Msg; {
+	case m.GetSpecJson() == "":
+		v, err = s.put(ctx, m.GetActor(), registry.KindPrice, m.GetVersion(), m.GetSpec())
+	case m.GetSpec() != nil:
+		err = badInput("spec_json: give it or spec, not both")
+	default:
+		v, err = s.putText(ctx, m.GetActor(), registry.KindPrice, m.GetVersion(), []byte(m.GetSpecJson()))
+	}
 	if err != nil {
 		return nil, err
 	}

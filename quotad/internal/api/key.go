@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -127,27 +128,45 @@ func (s *Service) RevokeKey(ctx context.Context, req *connect.Request[adminv1.Re
 	return connect.NewResponse(&adminv1.RevokeKeyResponse{Version: version}), nil
 }
 
+// readCredential takes a secret that stands in a header field as it is, or a document with what makes one, such as the
+// file of a service account.
+func readCredential(provider string, secret []byte) ([]byte, error) {
+	secret = bytes.TrimSpace(secret)
+	if bytes.HasPrefix(secret, []byte("{")) && slices.Contains([]string{"azure", "bedrock", "vertex"}, provider) {
+		var doc map[string]any
+		var line bytes.Buffer
+		if json.Unmarshal(secret, &doc) != nil || json.Compact(&line, secret) != nil {
+			return nil, badInput("secret: begins with { and is no JSON object") // the cause could quote it
+		}
+		return line.Bytes(), nil
+	}
+	if i := bytes.IndexFunc(secret, func(r rune) bool { return r < ' ' || r > '~' }); i >= 0 {
+		return nil, badInput("secret: byte %d cannot stand in a header field: one line of visible ASCII is wanted", i+1)
+	}
+	return secret, nil
+}
+
 // SetCredential implements the admin service.
 func (s *Service) SetCredential(ctx context.Context, req *connect.Request[adminv1.SetCredentialRequest]) (*connect.Response[adminv1.SetCredentialResponse], error) {
 	name := req.Msg.GetName()
 	var known []string
+	provider := ""
 	if err := s.read(ctx, func(m *replica.Machine) {
 		for _, c := range m.Registry.Credentials() {
 			known = append(known, c.ID)
+			if c.ID == name {
+				provider = c.Provider
+			}
 		}
 	}); err != nil {
 		return nil, err
 	}
-	found := false
-	for _, k := range known {
-		found = found || k == name
-	}
-	if !found {
+	if !slices.Contains(known, name) {
 		return nil, missing("no credential %q: org.yaml configures %s", name, strings.Join(known, ", "))
 	}
-	secret := bytes.TrimSpace(req.Msg.GetSecret())
-	if i := bytes.IndexFunc(secret, func(r rune) bool { return r < ' ' || r > '~' }); i >= 0 {
-		return nil, badInput("secret: byte %d cannot stand in a header field: one line of visible ASCII is wanted", i+1)
+	secret, err := readCredential(provider, req.Msg.GetSecret())
+	if err != nil {
+		return nil, err
 	}
 	sealed, keyID, err := s.ring.Seal(name, secret)
 	if errors.Is(err, keyring.ErrSecret) {

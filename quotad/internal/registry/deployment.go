@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,7 +22,8 @@ func vendors() []string {
 func (m *mapping) readDeployment() *Deployment {
 	d := &Deployment{}
 	m.with(m.need("provider"), "provider", parseProvider(&d.Provider))
-	m.with(m.need("base_url"), "base_url", parseURL(&d.BaseURL, false))
+	base := m.take("base_url")
+	m.with(base, "base_url", parseURL(&d.BaseURL, false))
 	m.with(m.need("model"), "model", parseText(&d.Model))
 	m.choice("vendor", &d.Vendor, "", vendors()...)
 	m.id("project", &d.Project)
@@ -39,7 +41,56 @@ func (m *mapping) readDeployment() *Deployment {
 		m.onlyOf(d)
 		m.apiVersion(d)
 	}
+	if base == nil || d.Provider == "bedrock" { // whose region is signed, wherever it is
+		m.baseURL(d)
+	}
 	return d
+}
+
+// baseURL fills in where a provider is who has but one place for all, or one in each region.
+func (m *mapping) baseURL(d *Deployment) {
+	regional := func(example string, base string) {
+		switch {
+		case d.Region == "": // a fault of its own
+		case !validRegion(d.Region):
+			m.rd.fault(m.from["region"], m.sub("region"), "%s is not a region, like %s", clip(d.Region), example)
+		default:
+			d.BaseURL = cmp.Or(d.BaseURL, base)
+		}
+	}
+	switch d.Provider {
+	case "gemini":
+		d.BaseURL = "https://generativelanguage.googleapis.com/v1beta"
+	case "bedrock":
+		regional("us-east-1", bedrockURL(d.Region))
+	case "vertex":
+		regional("europe-west4, eu or global", vertexURL(d.Region))
+	default:
+		m.need("base_url")
+	}
+}
+
+func vertexURL(region string) string {
+	switch region {
+	case "global":
+		return "https://aiplatform.googleapis.com/v1"
+	case "eu", "us":
+		return "https://aiplatform." + region + ".rep.googleapis.com/v1"
+	}
+	return "https://" + region + "-aiplatform.googleapis.com/v1"
+}
+
+func bedrockURL(region string) string {
+	domain := ".amazonaws.com"
+	if strings.HasPrefix(region, "cn-") {
+		domain += ".cn"
+	}
+	return "https://bedrock-runtime." + region + domain
+}
+
+// validRegion reports whether a region can stand in the name of a host.
+func validRegion(region string) bool {
+	return strings.Trim(region, "abcdefghijklmnopqrstuvwxyz0123456789-") == "" && strings.Trim(region, "-") == region
 }
 
 // onlyOf checks the keys that some providers have: what nobody reads would be a silent mistake, and what is missing

@@ -3,6 +3,8 @@ package registry
 import (
 	"strings"
 	"testing"
+
+	"github.com/tidwall/gjson"
 )
 
 // TestKeysOfProviders: a key stands where its provider reads it, in the form that it has, and the fault names its line.
@@ -48,6 +50,38 @@ func TestKeysOfProviders(t *testing.T) {
 				t.Error(err)
 			case tc.want != "" && (err == nil || !strings.HasPrefix(err.Error(), "org.yaml"+tc.want) || strings.Contains(err.Error(), "\n")):
 				t.Errorf("got %v, want %s", err, tc.want)
+			}
+		})
+	}
+}
+
+// TestBaseURLOfGoogle: who has one place for all, or one in each region, needs no base_url.
+func TestBaseURLOfGoogle(t *testing.T) {
+	for name, tc := range map[string]struct{ keys, want string }{
+		"gemini":       {"provider: gemini", "https://generativelanguage.googleapis.com/v1beta"},
+		"own":          {"provider: gemini, base_url: 'https://h/v1/'", "https://h/v1"},
+		"vertex":       {"provider: vertex, project: p, region: europe-west4", "https://europe-west4-aiplatform.googleapis.com/v1"},
+		"global":       {"provider: vertex, project: p, region: global", "https://aiplatform.googleapis.com/v1"},
+		"bedrock":      {"provider: bedrock, region: eu-central-1", "https://bedrock-runtime.eu-central-1.amazonaws.com"},
+		"in China":     {"provider: bedrock, region: cn-north-1", "https://bedrock-runtime.cn-north-1.amazonaws.com.cn"},
+		"a VPC's own":  {"provider: bedrock, region: us-east-1, base_url: 'https://vpce-1.vpce.amazonaws.com/'", "https://vpce-1.vpce.amazonaws.com"},
+		"unsigned":     {"provider: bedrock", "org.yaml:2: deployments[d].region: is missing: provider bedrock needs it"},
+		"odd signed":   {"provider: bedrock, region: US_1, base_url: 'https://h'", `org.yaml:2: deployments[d].region: "US_1" is not a region, like us-east-1`},
+		"multi-region": {"provider: vertex, project: p, region: eu", "https://aiplatform.eu.rep.googleapis.com/v1"},
+		"others":       {"provider: openai", "org.yaml:2: deployments[d].base_url: is missing"},
+		"no region":    {"provider: vertex, project: p", "org.yaml:2: deployments[d].region: is missing: provider vertex needs it"},
+		"odd region":   {"provider: vertex, project: p, region: a.b", `org.yaml:2: deployments[d].region: "a.b" is not a region, like europe-west4, eu or global`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			org, err := ParseOrg("org.yaml", []byte("version: 1\ndeployments: [{id: d, model: m, unpriced: allow, "+tc.keys+"}]\n"))
+			got := ""
+			if err != nil {
+				got = err.Error()
+			} else {
+				got = gjson.GetBytes(org[0].Spec, "base_url").Str
+			}
+			if got != tc.want {
+				t.Errorf("got %s, want %s", got, tc.want)
 			}
 		})
 	}

@@ -44,6 +44,8 @@ func (r *Registry) newer(id string, v value) string {
 		if in(v.Budget) {
 			return "currency of the budget of the org"
 		}
+	case *PriceVersion:
+		return v.newer()
 	case *Deployment:
 		// The first version keeps them, and limits nothing by them.
 		before, _ := valueOf[*Deployment](r.state, KindDeployment, id)

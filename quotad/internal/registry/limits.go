@@ -30,4 +30,8 @@ const (
 	attemptsMax = 10
 	tokensMax   = 100_000_000
 	alertsMax   = 16
+
+	stepsMax        = 16                // steps of a price
+	serviceTiersMax = 16                // service tiers of a price
+	tierTimesMax    = 1_000_000_000_000 // what a service tier costs, billionths of the price: a thousand times
 )

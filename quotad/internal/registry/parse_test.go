@@ -41,6 +41,15 @@ func TestParseOrgGivesCanonicalObjects(t *testing.T) {
 		"fx/2026-11": `{"EUR":0.915,"INR":88}`,
 		"price/2026-10": `{"valid_from":"2026-10-01T00:00:00Z","per_million_usd":{"mid":{"input":3,"cache_read":3,` +
 			`"cache_write_5m":3,"cache_write_1h":3,"output":12}}}`,
+		"price/2026-11": `{"valid_from":"2026-11-01T00:00:00Z","per_million_usd":{` +
+			`"claude":{"input":3,"cache_read":0.3,"cache_write_5m":3.75,"cache_write_1h":6,"output":15},` +
+			`"embed":{"input":0.02,"cache_read":0.02,"cache_write_5m":0.02,"cache_write_1h":0.02,"output":0},` +
+			`"long":{"input":1.25,"cache_read":0.125,"cache_write_5m":1.25,"cache_write_1h":1.25,"output":10,` +
+			`"audio_input":40,"audio_output":80.5,"image_input":5,"per_call_usd":{"web_search":0.01},` +
+			`"above":[{"tokens":200000,"input":2.5,"cache_read":0.25,"cache_write_5m":2.5,"cache_write_1h":2.5,"output":15,` +
+			`"audio_input":80,"audio_output":161,"image_input":10}],` +
+			`"service_tiers":{"batch":0.5,"flex":0.5,"priority":2.25}},` +
+			`"mid":{"input":2,"cache_read":0.2,"cache_write_5m":2.5,"cache_write_1h":4,"output":10}}}`,
 		"credential/openai-main": `{"provider":"openai"}`,
 		"deployment/claude-mid": `{"provider":"anthropic","base_url":"https://api.anthropic.com/v1",` +
 			`"model":"claude-mid-2026","credential":"anthropic-main","price":"claude"}`,

@@ -218,47 +218,6 @@ func (m *mapping) timeouts() Timeouts {
 	return t
 }
 
-func (m *mapping) readPrices() *PriceVersion {
-	p := &PriceVersion{PerMillionUSD: map[string]Price{}}
-	m.with(m.need("valid_from"), "valid_from", parseMoment(&p.ValidFrom))
-	n := m.need("per_million_usd")
-	list := m.rd.mapping(n, m.sub("per_million_usd"))
-	if list == nil || n == nil {
-		return p
-	}
-	if len(list.keys) == 0 {
-		m.rd.fault(n.Line, list.path, "is empty: name at least one price")
-	}
-	for _, name := range list.keys {
-		if !validID(name) {
-			m.rd.fault(list.from[name], list.sub(name), "is not a name (1 to %d of a-z A-Z 0-9 . _ -)", idBytesMax)
-			continue
-		}
-		var x Price
-		if pm := m.rd.mapping(list.take(name), list.sub(name)); pm != nil {
-			x = pm.price()
-			pm.close()
-		}
-		p.PerMillionUSD[name] = x
-	}
-	return p
-}
-
-// price reads the five prices. A cached token whose price is not stated costs what an uncached one does: too much is
-// seen and put right, nothing at all is not.
-func (m *mapping) price() Price {
-	var x Price
-	m.with(m.need("input"), "input", parseNano(&x.Input, 0, moneyMax))
-	x.CacheRead = x.Input
-	m.with(m.take("cache_read"), "cache_read", parseNano(&x.CacheRead, 0, moneyMax))
-	x.CacheWrite5m = x.Input
-	m.with(m.take("cache_write_5m"), "cache_write_5m", parseNano(&x.CacheWrite5m, 0, moneyMax))
-	x.CacheWrite1h = x.CacheWrite5m
-	m.with(m.take("cache_write_1h"), "cache_write_1h", parseNano(&x.CacheWrite1h, 0, moneyMax))
-	m.with(m.take("output"), "output", parseNano(&x.Output, 0, moneyMax))
-	return x
-}
-
 func (m *mapping) readCredential() *Credential {
 	m.forbid("a secret never stands here: run `quotad credential set NAME < FILE`",
 		"value", "secret", "key", "api_key", "token")

@@ -12,30 +12,52 @@ func (r *Registry) YAML() string {
 	put(root, "version", &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!int", Value: "1"})
 	put(root, "currency", text(r.Currency()))
 	for _, s := range sections() {
-		ids := sortedKeys(r.state.objects[s.kind])
-		if len(ids) == 0 {
-			continue
+		var objects []Object
+		for _, id := range sortedKeys(r.state.objects[s.kind]) {
+			objects = append(objects, r.state.objects[s.kind][id].Object)
 		}
-		section := newMapping()
-		if s.id != "" {
-			section = &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq"}
+		if len(objects) > 0 {
+			put(root, s.name, s.render(objects))
 		}
-		for _, id := range ids {
-			spec := forYAML(storedTree(r.state.objects[s.kind][id].Spec))
-			switch {
-			case s.kind == KindOrg:
-				section = spec
-			case s.id == "":
-				put(section, id, spec)
-			default:
-				item := newMapping()
-				put(item, s.id, text(id))
-				item.Content = append(item.Content, spec.Content...)
-				section.Content = append(section.Content, item)
-			}
-		}
-		put(root, s.name, section)
 	}
+	return rendered(root)
+}
+
+// YAML is the object as it stands in an org.yaml, within its section.
+func (o Object) YAML() string {
+	root := newMapping()
+	for _, s := range sections() {
+		if s.kind == o.Kind {
+			put(root, s.name, s.render([]Object{o}))
+		}
+	}
+	return rendered(root)
+}
+
+// render is a section with these objects.
+func (s section) render(objects []Object) *yaml.Node {
+	out := newMapping()
+	if s.id != "" {
+		out = &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq"}
+	}
+	for _, o := range objects {
+		spec := forYAML(storedTree(o.Spec))
+		switch {
+		case s.kind == KindOrg:
+			out = spec
+		case s.id == "":
+			put(out, o.ID, spec)
+		default:
+			item := newMapping()
+			put(item, s.id, text(o.ID))
+			item.Content = append(item.Content, spec.Content...)
+			out.Content = append(out.Content, item)
+		}
+	}
+	return out
+}
+
+func rendered(root *yaml.Node) string {
 	var b bytes.Buffer
 	e := yaml.NewEncoder(&b)
 	e.SetIndent(2)

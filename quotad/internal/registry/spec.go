@@ -141,22 +141,6 @@ type Deployment struct {
 	Limits        *Limits  `json:"limits,omitempty"`   // rented from the provider
 }
 
-// PriceVersion is a price list in force from a moment until the next one's.
-type PriceVersion struct {
-	ID            string           `json:"-"`
-	ValidFrom     Time             `json:"valid_from"`
-	PerMillionUSD map[string]Price `json:"per_million_usd"`
-}
-
-// Price is in nano-dollars per million tokens.
-type Price struct {
-	Input        Nano `json:"input"`
-	CacheRead    Nano `json:"cache_read"`
-	CacheWrite5m Nano `json:"cache_write_5m"`
-	CacheWrite1h Nano `json:"cache_write_1h"`
-	Output       Nano `json:"output"`
-}
-
 // Credential names a provider secret. The secret itself is no part of the registry.
 type Credential struct {
 	ID       string `json:"-"`

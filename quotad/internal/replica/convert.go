@@ -188,10 +188,17 @@ func historyFrom(h *raftlogv1.HistoryState) registry.HistoryEntry {
 	}
 }
 
-func batchOf(b *raftlogv1.UsageBatch) rollup.Batch {
-	return rollup.Batch{
+// batchOf leaves out what the level does not know.
+func batchOf(b *raftlogv1.UsageBatch, level uint32) rollup.Batch {
+	out := rollup.Batch{
 		Source: b.GetSource(), FromSeq: b.GetFromSeq(), ToSeq: b.GetToSeq(), Rows: each(b.GetRows(), usageOf),
 	}
+	for i := range out.Rows {
+		if r := &out.Rows[i]; level == 0 {
+			r.InputAudio, r.OutputAudio, r.InputImage, r.WebSearches = 0, 0, 0, 0
+		}
+	}
+	return out
 }
 
 func usageOf(r *raftlogv1.UsageRow) rollup.Row {
@@ -204,6 +211,8 @@ func usageOf(r *raftlogv1.UsageRow) rollup.Row {
 			Attempts: r.GetAttempts(), Requests: r.GetRequests(), Errors: r.GetErrors(), Input: r.GetInput(),
 			CacheRead: r.GetCacheRead(), CacheWrite5m: r.GetCacheWrite_5M(), CacheWrite1h: r.GetCacheWrite_1H(),
 			Output: r.GetOutput(), Reasoning: r.GetReasoning(), CostNano: r.GetCostNano(), Estimated: r.GetEstimated(),
+			InputAudio: r.GetInputAudio(), OutputAudio: r.GetOutputAudio(), InputImage: r.GetInputImage(),
+			WebSearches: r.GetWebSearches(),
 		},
 	}
 }
@@ -214,5 +223,6 @@ func usageTo(r rollup.Row) *raftlogv1.UsageRow {
 		PriceVersion: r.PriceVersion, Attempts: r.Attempts, Requests: r.Requests, Errors: r.Errors, Input: r.Input,
 		CacheRead: r.CacheRead, CacheWrite_5M: r.CacheWrite5m, CacheWrite_1H: r.CacheWrite1h, Output: r.Output,
 		Reasoning: r.Reasoning, CostNano: r.CostNano, Estimated: r.Estimated,
+		InputAudio: r.InputAudio, OutputAudio: r.OutputAudio, InputImage: r.InputImage, WebSearches: r.WebSearches,
 	}
 }

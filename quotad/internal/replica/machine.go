@@ -122,7 +122,7 @@ func (m *Machine) applyOp(index uint64, op *raftlogv1.Op) (r Result) {
 		r.Credit = m.Ledger.Credit(c.GetResource(), c.GetPeriod(), c.GetAmountNano(), c.GetId())
 	case *raftlogv1.Op_UsageBatch:
 		before, _ := m.Rollup.Source(o.UsageBatch.GetSource())
-		r.UsageSeq = m.Rollup.Apply(m.Ledger.Now(), batchOf(o.UsageBatch))
+		r.UsageSeq = m.Rollup.Apply(m.Ledger.Now(), batchOf(o.UsageBatch, m.level))
 		if r.UsageSeq > before.LastSeq && m.Ledger.Learning() {
 			m.learn(o.UsageBatch.GetRows())
 		}

@@ -125,7 +125,7 @@ func drawOps(rt *rapid.T, m *Machine) []*raftlogv1.Op {
 				Source: fmt.Sprint("u/", one("source")), FromSeq: seq, ToSeq: seq + 1, Rows: []*raftlogv1.UsageRow{{
 					HourMs: int64(one("hour")) * 3600_000, Team: "a/b", Feature: fmt.Sprint("f/", one("feature")), Attempts: 1,
 					Requests: 2, Errors: 3, Input: 4, CacheRead: 5, CacheWrite_5M: 6, CacheWrite_1H: 7, Output: 8, Reasoning: 9,
-					CostNano: 10, Estimated: 11,
+					CostNano: 10, Estimated: 11, InputAudio: 12, OutputAudio: 13, InputImage: 14, WebSearches: 15,
 				}},
 			}}
 		case 4:

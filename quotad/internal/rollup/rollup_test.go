@@ -17,7 +17,7 @@ func row(hourMS int64, team, feature string, cost int64) Row {
 	return Row{
 		Names{HourMS: hourMS, Team: team, Key: "k", Alias: "a", Deployment: "d", Feature: feature, PriceVersion: "p"},
 		Sums{Attempts: 2, Requests: 1, Errors: 1, Input: 3, CacheRead: 4, CacheWrite5m: 5, CacheWrite1h: 6, Output: 8,
-			Reasoning: 7, CostNano: cost, Estimated: 1},
+			Reasoning: 7, InputAudio: 9, OutputAudio: 10, InputImage: 11, WebSearches: 12, CostNano: cost, Estimated: 1},
 	}
 }
 

@@ -2,6 +2,7 @@ package session
 
 import (
 	"encoding/hex"
+	"maps"
 	"slices"
 
 	quotav1 "github.com/sluice-gateway/sluice/proto/gen/quota/v1"
@@ -143,17 +144,31 @@ func compileRoutes(s *quotav1.Snapshot, r *registry.Registry, used func(alias st
 
 func compilePrices(v registry.PriceVersion) *quotav1.PriceVersion {
 	p := &quotav1.PriceVersion{Id: v.ID, ValidFromMs: int64(v.ValidFrom)}
-	names := make([]string, 0, len(v.PerMillionUSD))
-	for name := range v.PerMillionUSD {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		e := v.PerMillionUSD[name]
-		p.Prices = append(p.Prices, &quotav1.Price{
-			Name: name, Input: int64(e.Input), CacheRead: int64(e.CacheRead), CacheWrite_5M: int64(e.CacheWrite5m),
-			CacheWrite_1H: int64(e.CacheWrite1h), Output: int64(e.Output),
-		})
+	for _, name := range slices.Sorted(maps.Keys(v.PerMillionUSD)) {
+		p.Prices = append(p.Prices, compilePrice(name, v.PerMillionUSD[name]))
 	}
 	return p
+}
+
+func compilePrice(name string, x registry.Price) *quotav1.Price {
+	p := compileRates(x.Rates)
+	p.Name = name
+	if x.PerCallUSD != nil {
+		p.WebSearch = int64(x.PerCallUSD.WebSearch)
+	}
+	for _, s := range x.Above {
+		p.Above = append(p.Above, &quotav1.PriceStep{Tokens: s.Tokens, Price: compileRates(s.Rates)})
+	}
+	for _, tier := range slices.Sorted(maps.Keys(x.ServiceTiers)) {
+		p.ServiceTiers = append(p.ServiceTiers, &quotav1.ServiceTier{Name: tier, TimesNano: int64(x.ServiceTiers[tier])})
+	}
+	return p
+}
+
+func compileRates(r registry.Rates) *quotav1.Price {
+	return &quotav1.Price{
+		Input: int64(r.Input), CacheRead: int64(r.CacheRead), CacheWrite_5M: int64(r.CacheWrite5m),
+		CacheWrite_1H: int64(r.CacheWrite1h), Output: int64(r.Output), InputAudio: (*int64)(r.AudioInput),
+		OutputAudio: (*int64)(r.AudioOutput), InputImage: (*int64)(r.ImageInput),
+	}
 }

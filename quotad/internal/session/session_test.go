@@ -128,7 +128,8 @@ func usageRow(team string, cost int64) *quotav1.UsageRow {
 	return &quotav1.UsageRow{
 		HourMs: time.Now().Truncate(time.Hour).UnixMilli(), Team: team, Key: "k", Alias: "a", Deployment: "d", Feature: "f", PriceVersion: "p1",
 		Attempts: 3, Requests: 2, Errors: 1, CostNano: cost, Estimated: 1,
-		Tokens: &usagev1.Tokens{Input: 4, CacheRead: 5, CacheWrite_5M: 6, CacheWrite_1H: 7, Output: 8, Reasoning: 9},
+		Tokens: &usagev1.Tokens{Input: 4, CacheRead: 5, CacheWrite_5M: 6, CacheWrite_1H: 7, Output: 8, Reasoning: 9,
+			InputAudio: 10, OutputAudio: 11, InputImage: 12, WebSearches: 13},
 	}
 }
 

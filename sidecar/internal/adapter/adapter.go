@@ -48,6 +48,12 @@ type Adapter interface {
 	Failure(status int, h Header, body []byte) *exchange.Failure
 }
 
+// Chooser is an Adapter of a provider that has models of several makers, some with dialects of their own.
+type Chooser interface {
+	// For returns the adapter that serves a deployment in the place of this one. It may be a Speaker.
+	For(d *exchange.Deployment) Adapter
+}
+
 // Speaker is an Adapter whose provider speaks other dialects than chat itself.
 type Speaker interface {
 	// Speak returns the adapter that serves callers of a dialect at a deployment byte for byte, the model's name aside:

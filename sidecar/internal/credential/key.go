@@ -29,19 +29,3 @@ func (k key) authorize(_ time.Time, _ *exchange.Deployment, c *adapter.Call, _ s
 func readGemini(_ *Room, _ *exchange.Deployment, secret []byte) (method, error) {
 	return newKey("x-goog-api-key", "", string(secret))
 }
-
-// readBedrock takes a plain Bedrock API key.
-func readBedrock(_ *Room, _ *exchange.Deployment, secret []byte) (method, error) {
-	return newKey("Authorization", "Bearer ", string(secret))
-}
-
-// readVertex takes an access token that somebody else renews.
-func readVertex(_ *Room, _ *exchange.Deployment, secret []byte) (method, error) {
-	var doc struct {
-		AccessToken string `json:"access_token"`
-	}
-	if is, err := document(secret, &doc); !is || err != nil {
-		return nil, errors.New("must be a JSON object with access_token")
-	}
-	return newKey("Authorization", "Bearer ", doc.AccessToken)
-}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tidwall/gjson"
 	"golang.org/x/oauth2"
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
@@ -140,9 +141,13 @@ func asFailure(err error) *exchange.Failure {
 		return &exchange.Failure{Kind: exchange.FailConnect, Message: "the token endpoint was not reached or gave no token"}
 	}
 	status := no.Response.StatusCode
+	code := no.ErrorCode
+	if code == "" { // not every part of the library reads it
+		code = gjson.GetBytes(no.Body, "error").Str
+	}
 	f := &exchange.Failure{
-		Kind: exchange.FailCredential, Code: no.ErrorCode,
-		Message: fmt.Sprintf("the token endpoint answered %d %s", status, no.ErrorCode),
+		Kind: exchange.FailCredential, Code: code,
+		Message: strings.TrimSpace(fmt.Sprintf("the token endpoint answered %d %s", status, code)),
 	}
 	if status >= 500 || status == http.StatusTooManyRequests || status == http.StatusRequestTimeout {
 		f.Kind = exchange.FailOverloaded

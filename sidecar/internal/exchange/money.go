@@ -1,10 +1,5 @@
 package exchange
 
-import (
-	"math"
-	"math/bits"
-)
-
 // NanoUSD is money in nano-dollars: 1 USD is 1,000,000,000. Money is never a float.
 type NanoUSD int64
 
@@ -47,59 +42,5 @@ func (t Tokens) Add(o Tokens) Tokens {
 		OutputAudio:  t.OutputAudio + o.OutputAudio,
 		InputImage:   t.InputImage + o.InputImage,
 		WebSearches:  t.WebSearches + o.WebSearches,
-	}
-}
-
-// Price is nano-dollars per million tokens of each kind; 2.00 USD per million is 2,000,000,000.
-type Price struct {
-	Input        NanoUSD
-	CacheRead    NanoUSD
-	CacheWrite5m NanoUSD
-	CacheWrite1h NanoUSD
-	Output       NanoUSD
-}
-
-const tokensPerPrice = 1_000_000
-
-// Cost prices t. The products are summed in 128 bits and rounded half up once. Negative counts or prices count as 0,
-// and a cost beyond int64 is the largest int64: both are faults upstream of here that must not turn into credit.
-func (p Price) Cost(t Tokens) NanoUSD {
-	var hi, lo uint64
-	add := func(n int64, each NanoUSD) {
-		if n <= 0 || each <= 0 {
-			return
-		}
-		h, l := bits.Mul64(uint64(n), uint64(each))
-		var carry uint64
-		lo, carry = bits.Add64(lo, l, 0)
-		hi, _ = bits.Add64(hi, h, carry)
-	}
-	add(t.Input, p.Input)
-	add(t.CacheRead, p.CacheRead)
-	add(t.CacheWrite5m, p.CacheWrite5m)
-	add(t.CacheWrite1h, p.CacheWrite1h)
-	add(t.Output, p.Output)
-
-	var carry uint64
-	lo, carry = bits.Add64(lo, tokensPerPrice/2, 0)
-	hi += carry
-	if hi >= tokensPerPrice {
-		return math.MaxInt64
-	}
-	q, _ := bits.Div64(hi, lo, tokensPerPrice)
-	if q > math.MaxInt64 {
-		return math.MaxInt64
-	}
-	return NanoUSD(q)
-}
-
-// Max returns the dearer of each kind: an upper bound for a request whose deployment is not chosen yet.
-func (p Price) Max(o Price) Price {
-	return Price{
-		Input:        max(p.Input, o.Input),
-		CacheRead:    max(p.CacheRead, o.CacheRead),
-		CacheWrite5m: max(p.CacheWrite5m, o.CacheWrite5m),
-		CacheWrite1h: max(p.CacheWrite1h, o.CacheWrite1h),
-		Output:       max(p.Output, o.Output),
 	}
 }

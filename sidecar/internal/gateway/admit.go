@@ -22,12 +22,11 @@ const exposureShare = 400
 
 // admit is step 5.
 func (g *Gateway) admit(f *flow) *refusal {
-	price, no := g.dearest(f)
-	if no != nil {
+	if no := g.priced(f); no != nil {
 		return no
 	}
 	g.named(f)
-	f.reserved = g.size(f, price)
+	f.reserved = g.size(f)
 	if limit := f.who.RequestCap; limit > 0 && f.reserved.cost > limit {
 		return requestCap(f.reserved.cost, limit)
 	}
@@ -85,30 +84,26 @@ func (g *Gateway) neverFits(f *flow, needs []lease.Need) *refusal {
 	return nil
 }
 
-// dearest is the highest price any candidate may charge. A candidate without a price drops out unless it is
-// configured to be served unpriced.
-func (g *Gateway) dearest(f *flow) (exchange.Price, *refusal) {
-	var dear exchange.Price
+// priced leaves the candidates that have a price, or are configured to be served without.
+func (g *Gateway) priced(f *flow) *refusal {
 	kept := f.targets[:0:0]
 	for _, t := range f.targets {
-		p, _, ok := f.rules.Price(f.began, t.Deployment)
-		if !ok && !t.Deployment.Unpriced {
+		if _, _, ok := f.rules.Price(f.began, t.Deployment); !ok && !t.Deployment.Unpriced {
 			g.Metrics.Unpriced.Inc()
 			g.Log.Error("deployment without a price is not used", zap.String("deployment", t.Deployment.ID))
 			continue
 		}
-		dear = dear.Max(p)
 		kept = append(kept, t)
 	}
 	if len(kept) == 0 {
-		return dear, noCandidate(f.alias.Name, "none of its deployments has a price in force")
+		return noCandidate(f.alias.Name, "none of its deployments has a price in force")
 	}
 	f.targets = kept
-	return dear, nil
+	return nil
 }
 
-// size estimates what to reserve.
-func (g *Gateway) size(f *flow, price exchange.Price) reservation {
+// size estimates what to reserve: what the dearest of the candidates may cost.
+func (g *Gateway) size(f *flow) reservation {
 	r := reservation{}
 	if f.req.Operation == exchange.CountTokens {
 		r.cost = 1 // it costs nothing, but who has nothing left gets nothing
@@ -117,10 +112,16 @@ func (g *Gateway) size(f *flow, price exchange.Price) reservation {
 	for _, t := range f.targets {
 		r.input = max(r.input, g.Estimate.InputTokens(t.Deployment.ID, f.input))
 	}
-	// Writing to a cache may cost more than plain input: what is reserved must cover the dearest way to read a prompt.
-	price.Input = max(price.Input, price.CacheWrite5m, price.CacheWrite1h)
-	cost := func(output int64) exchange.NanoUSD {
-		return price.Cost(exchange.Tokens{Input: r.input, Output: output})
+	cost := func(output int64) (most exchange.NanoUSD) {
+		ask := exchange.Ask{
+			Prompt: r.input, Output: output, WebSearches: f.req.WebSearches, Tier: f.req.ServiceTier,
+			InputAudio: f.req.Audio, InputImage: f.req.Vision, OutputAudio: f.req.AudioAnswer,
+		}
+		for _, t := range f.targets {
+			p, _, _ := f.rules.Price(f.began, t.Deployment)
+			most = max(most, p.Most(ask))
+		}
+		return most
 	}
 	if f.req.Operation == exchange.Embeddings {
 		r.cost = cost(0)
@@ -219,18 +220,18 @@ func (g *Gateway) settle(f *flow, u exchange.Usage, cost exchange.NanoUSD) {
 	f.settled = true
 	var buf [lease.MaxNeeds]lease.Need
 	all := u.Tokens.Add(f.wasted)
-	g.Lease.Settle(f.hold, f.appendNeeds(buf[:0], all.Prompt(), all.Output, cost+f.wastedCost))
+	g.Lease.Settle(f.hold, f.appendNeeds(buf[:0], all.Prompt(), all.Completion(), cost+f.wastedCost))
 	if u.Source != exchange.FromProvider || f.req.Operation == exchange.CountTokens {
 		return
 	}
 	g.Estimate.LearnInput(f.target.ID, f.input, u.Prompt())
 	if f.req.Operation == exchange.Chat {
-		g.Estimate.LearnOutput(f.series(), u.Output)
+		g.Estimate.LearnOutput(f.series(), u.Completion())
 	}
 }
 
-// price of what an attempt used, at now.
-func (f *flow) price(at time.Time, d *exchange.Deployment, t exchange.Tokens) (exchange.NanoUSD, string) {
+// price of what an attempt used, at now and at the tier that the provider says it served it on.
+func (f *flow) price(at time.Time, d *exchange.Deployment, u exchange.Usage) (exchange.NanoUSD, string) {
 	p, version, _ := f.rules.Price(at, d)
-	return p.Cost(t), version
+	return p.Cost(u.Tokens, u.ServiceTier), version
 }

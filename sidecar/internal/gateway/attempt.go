@@ -173,22 +173,6 @@ func (g *Gateway) prepare(f *flow, d *exchange.Deployment) (adapter.Call, *excha
 	return adapter.Call{}, &exchange.Failure{Kind: exchange.FailCredential, Message: fault}
 }
 
-// translated makes the chat request of one in another dialect, once: most go to deployments that need none. false when
-// chat cannot say it.
-func (f *flow) translated() bool {
-	r := &f.req
-	if r.Body != nil || r.NativeOnly != nil {
-		return r.NativeOnly == nil
-	}
-	switch r.Dialect {
-	case exchange.MessagesDialect:
-		r.Body, r.NativeOnly = messages.Chat(r.Native, r.AllowDropped)
-	case exchange.ResponsesDialect:
-		r.Body, r.NativeOnly = responses.Chat(r.Native, r.AllowDropped)
-	}
-	return r.NativeOnly == nil
-}
-
 // reauthorize makes a call anew whose token the provider did not take: it may have been taken back before its end.
 func (g *Gateway) reauthorize(f *flow, d *exchange.Deployment, call *adapter.Call) bool {
 	secret, _ := g.Policy.Secret(d.Credential)
@@ -209,10 +193,29 @@ func hostOf(base string) string {
 	return host
 }
 
+// translated makes the chat request of one in another dialect, once: most go to deployments that need none. false when
+// chat cannot say it.
+func (f *flow) translated() bool {
+	r := &f.req
+	if r.Body != nil || r.NativeOnly != nil {
+		return r.NativeOnly == nil
+	}
+	switch r.Dialect {
+	case exchange.MessagesDialect:
+		r.Body, r.NativeOnly = messages.Chat(r.Native, r.AllowDropped)
+	case exchange.ResponsesDialect:
+		r.Body, r.NativeOnly = responses.Chat(r.Native, r.AllowDropped)
+	}
+	return r.NativeOnly == nil
+}
+
 // adapterFor is what a deployment is spoken to with: in the caller's own dialect where the provider speaks it, else by way
 // of chat. nil when the provider is not known.
 func (g *Gateway) adapterFor(f *flow, d *exchange.Deployment) (ad adapter.Adapter, native bool) {
 	ad = g.Adapters[d.Provider]
+	if c, ok := ad.(adapter.Chooser); ok {
+		ad = c.For(d)
+	}
 	if ad == nil || f.req.Dialect == exchange.ChatDialect {
 		return ad, false
 	}
@@ -324,7 +327,7 @@ func (g *Gateway) known(f *flow, u exchange.Usage, delivered adapter.Delivered) 
 func (g *Gateway) partial(f *flow, o relay.Outcome) exchange.Usage {
 	u := o.Usage
 	if u.Source != exchange.FromProvider || u.Prompt() == 0 {
-		u.Tokens = exchange.Tokens{Input: g.inputOf(f), Output: u.Output}
+		u.Tokens = exchange.Tokens{Input: g.inputOf(f), Output: u.Output, OutputAudio: u.OutputAudio, WebSearches: u.WebSearches}
 	}
 	u.Output = max(u.Output, g.Estimate.PieceTokens(f.target.ID, o.Delivered.Bytes, o.Delivered.Pieces))
 	u.Source = exchange.FromPartial
@@ -400,7 +403,8 @@ func (g *Gateway) done(f *flow, e ended) {
 // event records an attempt and returns its cost.
 func (g *Gateway) event(f *flow, e ended) exchange.NanoUSD {
 	end := time.Now()
-	cost, version := f.price(end, e.d, e.usage.Tokens)
+	cost, version := f.price(end, e.d, e.usage)
+	g.knowTier(f, end, e)
 	if e.firstToken == 0 {
 		e.firstToken = e.ans.FirstToken
 	}
@@ -410,6 +414,7 @@ func (g *Gateway) event(f *flow, e ended) exchange.NanoUSD {
 		Alias: f.alias.Name, Deployment: e.d.ID, Billed: e.billed, Status: e.status,
 		PlatformPays: e.platform,
 		Source:       usagev1.Source(e.usage.Source), Tokens: protoTokens(e.usage.Tokens),
+		ServiceTier: clip(e.usage.ServiceTier), RawUsage: rawUsage(e.usage.Raw),
 		CostNano: int64(cost), PriceVersion: version,
 		UpstreamStatus: int32(e.ans.Status), UpstreamRequestId: e.ans.UpstreamRequestID,
 		FirstTokenMs: e.firstToken.Milliseconds(), DurationMs: end.Sub(e.start).Milliseconds(),

@@ -101,6 +101,10 @@ type usageTokens struct {
 	CacheWrite1h int64 `json:"cache_write_1h"`
 	Output       int64 `json:"output"`
 	Reasoning    int64 `json:"reasoning"`
+	InputAudio   int64 `json:"input_audio"`
+	OutputAudio  int64 `json:"output_audio"`
+	InputImage   int64 `json:"input_image"`
+	WebSearches  int64 `json:"web_searches"`
 }
 
 var usageGroups = []string{"alias", "feature", "key", "deployment", "day", "hour", "price_version"}
@@ -160,6 +164,7 @@ func rowOf(r *quotav1.UsageRow, groupBy []string) usageRow {
 		Cost: appendUSD(nil, exchange.NanoUSD(r.GetCostNano())),
 		Tokens: usageTokens{
 			t.GetInput(), t.GetCacheRead(), t.GetCacheWrite_5M(), t.GetCacheWrite_1H(), t.GetOutput(), t.GetReasoning(),
+			t.GetInputAudio(), t.GetOutputAudio(), t.GetInputImage(), t.GetWebSearches(),
 		},
 	}
 	at := time.UnixMilli(r.GetHourMs()).UTC()

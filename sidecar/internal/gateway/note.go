@@ -10,6 +10,7 @@ import (
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 	"github.com/sluice-gateway/sluice/sidecar/internal/policy"
 	"github.com/sluice-gateway/sluice/sidecar/lease"
+	"go.uber.org/zap"
 )
 
 // requestIDKept is how much of a request id a note keeps, in bytes. Our own ids are shorter; a caller's may not be.
@@ -90,6 +91,28 @@ func LostEvent(rules *policy.Rules, note []byte) (*usagev1.Event, error) {
 func protoTokens(t exchange.Tokens) *usagev1.Tokens {
 	return &usagev1.Tokens{
 		Input: t.Input, CacheRead: t.CacheRead, CacheWrite_5M: t.CacheWrite5m, CacheWrite_1H: t.CacheWrite1h,
-		Output: t.Output, Reasoning: t.Reasoning,
+		Output: t.Output, Reasoning: t.Reasoning, InputAudio: t.InputAudio, OutputAudio: t.OutputAudio,
+		InputImage: t.InputImage, WebSearches: t.WebSearches,
 	}
+}
+
+// rawUsageMax bounds the provider's usage that an event keeps, in bytes. A longer one is left out: half of it says nothing.
+const rawUsageMax = 4 << 10
+
+func rawUsage(raw string) []byte {
+	if raw == "" || len(raw) > rawUsageMax {
+		return nil
+	}
+	return []byte(raw)
+}
+
+// knowTier tells of a tier whose price nobody has stated: it is counted at the usual one.
+func (g *Gateway) knowTier(f *flow, at time.Time, e ended) {
+	p, _, ok := f.rules.Price(at, e.d)
+	if !ok || p.Knows(e.usage.ServiceTier) {
+		return
+	}
+	g.Metrics.UnpricedTiers.WithLabelValues(e.d.ID).Inc()
+	g.Log.Warn("a service tier has no price: counted as the usual one", zap.String("deployment", e.d.ID),
+		zap.String("service_tier", clip(e.usage.ServiceTier)), zap.String("request_id", f.req.ID))
 }

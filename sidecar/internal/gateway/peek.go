@@ -90,7 +90,7 @@ func peek(r *exchange.Request) *badField {
 var decisive = map[string]bool{
 	"model": true, "messages": true, "stream": true, "stream_options": true, "max_tokens": true,
 	"max_completion_tokens": true, "n": true, "tools": true, "functions": true, "input": true,
-	"max_output_tokens": true, "background": true,
+	"max_output_tokens": true, "background": true, "service_tier": true, "modalities": true, "web_search_options": true,
 }
 
 // folded is a name as servers see it that do not tell capitals apart, such as those in Go. A long s is an s to them.
@@ -110,6 +110,7 @@ func peekMember(r *exchange.Request, name string, v gjson.Result) *badField {
 			r.Feature = f.Str
 		}
 	}
+	peekPrice(r, name, v)
 	switch {
 	case r.Operation == exchange.Embeddings:
 		return peekEmbedding(r, name, v)
@@ -222,6 +223,9 @@ func peekMessage(r *exchange.Request, m gjson.Result) {
 			case "image_url":
 				r.Vision = true
 				r.InputExtra += imageTokens
+			case "input_audio":
+				r.Audio = true
+				r.InputBytes += int64(len(part.Raw))
 			default:
 				r.InputBytes += int64(len(part.Raw))
 			}

@@ -29,7 +29,7 @@ var countings = map[string]counting{
 
 // amount is what tokens take from a limit of this kind; most is the cap on output, 0 for none.
 func (c counting) amount(kind exchange.Kind, model string, t exchange.Tokens, most int64) int64 {
-	input, output := t.Prompt(), t.Output
+	input, output := t.Prompt(), t.Completion()
 	if !slices.ContainsFunc(c.cacheReads, func(begin string) bool { return strings.HasPrefix(model, begin) }) {
 		input -= t.CacheRead
 	}

@@ -195,7 +195,7 @@ func (g *Gateway) limitHeaders(f *flow, r *refusal) {
 
 // annotate appends the x_gateway object. The cost is a JSON number with every digit of the nano-dollars.
 func (g *Gateway) annotate(b []byte, f *flow, d *exchange.Deployment, attempts int, u exchange.Usage) []byte {
-	cost, version := f.price(time.Now(), d, u.Tokens)
+	cost, version := f.price(time.Now(), d, u)
 	b = append(b, `{"deployment":`...)
 	b = appendString(b, d.ID)
 	b = append(b, `,"attempts":`...)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -113,7 +114,36 @@ func TestCompile(t *testing.T) {
 	}
 }
 
+// TestPriceIsCompiledWhole: what is stated arrives, and what is not costs what it is a kind of, as before there was a
+// price for it.
+func TestPriceIsCompiledWhole(t *testing.T) {
+	snap := snapshot(7)
+	nano := func(n int64) *int64 { return &n }
+	snap.Prices[1].Prices = []*quotav1.Price{{
+		Name: "mid", Input: 10, Output: 20, InputAudio: nano(0), OutputAudio: nano(80), WebSearch: 5,
+		Above: []*quotav1.PriceStep{
+			{Tokens: 200, Price: &quotav1.Price{Input: 30, InputImage: nano(7)}}, {Tokens: 100, Price: &quotav1.Price{Input: 20, Output: 25}},
+		},
+		ServiceTiers: []*quotav1.ServiceTier{{Name: "flex", TimesNano: 500_000_000}},
+	}}
+	r := compiled(t, snap)
+	got, _, _ := r.Price(time.UnixMilli(millis(2026)), r.Alias("b").Targets[0].Deployment)
+	want := exchange.Price{
+		Rates:     exchange.Rates{Input: 10, Output: 20, OutputAudio: 80, InputImage: 10},
+		WebSearch: 5,
+		Above: []exchange.Step{
+			{Tokens: 100, Rates: exchange.Rates{Input: 20, Output: 25, InputAudio: 20, OutputAudio: 25, InputImage: 20}},
+			{Tokens: 200, Rates: exchange.Rates{Input: 30, InputAudio: 30, InputImage: 7}},
+		},
+		Tiers: []exchange.ServiceTier{{Name: "flex", Times: 500_000_000}},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
 func TestPriceInForce(t *testing.T) {
+	plain := func(r exchange.Rates) exchange.Price { return exchange.Price{Rates: r} }
 	r := compiled(t, snapshot(7))
 	mid, none := r.Alias("b").Targets[0].Deployment, r.Alias("b").Targets[1].Deployment
 	for name, c := range map[string]struct {
@@ -123,13 +153,13 @@ func TestPriceInForce(t *testing.T) {
 		ok      bool
 	}{
 		"before any":              {millis(2024) - 1, "", exchange.Price{}, false},
-		"the first, at once":      {millis(2024), "old", exchange.Price{Input: 1, CacheRead: 2, CacheWrite5m: 3, CacheWrite1h: 4, Output: 5}, true},
-		"until the next":          {millis(2026) - 1, "old", exchange.Price{Input: 1, CacheRead: 2, CacheWrite5m: 3, CacheWrite1h: 4, Output: 5}, true},
-		"the next":                {millis(2026), "new", exchange.Price{Input: 10}, true},
-		"the newest for all time": {millis(2099), "new", exchange.Price{Input: 10}, true},
+		"the first, at once":      {millis(2024), "old", plain(exchange.Rates{Input: 1, CacheRead: 2, CacheWrite5m: 3, CacheWrite1h: 4, Output: 5, InputAudio: 1, OutputAudio: 5, InputImage: 1}), true},
+		"until the next":          {millis(2026) - 1, "old", plain(exchange.Rates{Input: 1, CacheRead: 2, CacheWrite5m: 3, CacheWrite1h: 4, Output: 5, InputAudio: 1, OutputAudio: 5, InputImage: 1}), true},
+		"the next":                {millis(2026), "new", plain(exchange.Rates{Input: 10, InputAudio: 10, InputImage: 10}), true},
+		"the newest for all time": {millis(2099), "new", plain(exchange.Rates{Input: 10, InputAudio: 10, InputImage: 10}), true},
 	} {
 		p, version, ok := r.Price(time.UnixMilli(c.at), mid)
-		if p != c.price || version != c.version || ok != c.ok {
+		if !reflect.DeepEqual(p, c.price) || version != c.version || ok != c.ok {
 			t.Errorf("%s: %+v %q %v", name, p, version, ok)
 		}
 	}

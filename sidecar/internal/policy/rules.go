@@ -161,15 +161,41 @@ func compilePrices(p *quotav1.PriceVersion) priceVersion {
 		byName: make(map[string]exchange.Price, len(p.GetPrices())),
 	}
 	for _, e := range p.GetPrices() {
-		v.byName[e.GetName()] = exchange.Price{
-			Input:        exchange.NanoUSD(e.GetInput()),
-			CacheRead:    exchange.NanoUSD(e.GetCacheRead()),
-			CacheWrite5m: exchange.NanoUSD(e.GetCacheWrite_5M()),
-			CacheWrite1h: exchange.NanoUSD(e.GetCacheWrite_1H()),
-			Output:       exchange.NanoUSD(e.GetOutput()),
-		}
+		v.byName[e.GetName()] = compilePrice(e)
 	}
 	return v
+}
+
+func compilePrice(p *quotav1.Price) exchange.Price {
+	out := exchange.Price{Rates: compileRates(p), WebSearch: exchange.NanoUSD(p.GetWebSearch())}
+	for _, s := range p.GetAbove() {
+		out.Above = append(out.Above, exchange.Step{Tokens: s.GetTokens(), Rates: compileRates(s.GetPrice())})
+	}
+	slices.SortStableFunc(out.Above, func(a, b exchange.Step) int { return cmp.Compare(a.Tokens, b.Tokens) })
+	for _, t := range p.GetServiceTiers() {
+		out.Tiers = append(out.Tiers, exchange.ServiceTier{Name: t.GetName(), Times: t.GetTimesNano()})
+	}
+	return out
+}
+
+// compileRates: what is not priced apart costs what it is a kind of, as it did before there was a price for it.
+func compileRates(p *quotav1.Price) exchange.Rates {
+	or := func(apart *int64, otherwise int64) exchange.NanoUSD {
+		if apart != nil {
+			return exchange.NanoUSD(*apart)
+		}
+		return exchange.NanoUSD(otherwise)
+	}
+	return exchange.Rates{
+		Input:        exchange.NanoUSD(p.GetInput()),
+		CacheRead:    exchange.NanoUSD(p.GetCacheRead()),
+		CacheWrite5m: exchange.NanoUSD(p.GetCacheWrite_5M()),
+		CacheWrite1h: exchange.NanoUSD(p.GetCacheWrite_1H()),
+		Output:       exchange.NanoUSD(p.GetOutput()),
+		InputAudio:   or(p.InputAudio, p.GetInput()),
+		OutputAudio:  or(p.OutputAudio, p.GetOutput()),
+		InputImage:   or(p.InputImage, p.GetInput()),
+	}
 }
 
 // Principal finds the key with this SHA-256 of its secret, nil when there is none. Revoked and expired keys are

@@ -3,6 +3,7 @@ package relay
 import (
 	"errors"
 
+	"github.com/sluice-gateway/sluice/sidecar/internal/eventstream"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 	"github.com/sluice-gateway/sluice/sidecar/internal/jsonseq"
 	"github.com/sluice-gateway/sluice/sidecar/internal/sse"
@@ -25,14 +26,27 @@ func (r *jsonFraming) Next() (sse.Event, bool, error) {
 	return sse.Event{Data: v}, ok, err
 }
 
+// awsFraming is the one of application/vnd.amazon.eventstream.
+type awsFraming struct{ eventstream.Reader }
+
+// Next returns the next event.
+func (r *awsFraming) Next() (sse.Event, bool, error) {
+	ev, ok, err := r.Reader.Next()
+	return sse.Event{Name: ev.Name, Data: ev.Data}, ok, err
+}
+
 // unframed is the failure of a body that is not framed as it should be.
 func unframed(err error) *exchange.Failure {
 	f := fail(exchange.FailInvalid, "an event of the provider is too large")
 	switch {
-	case errors.Is(err, jsonseq.ErrCut):
+	case errors.Is(err, jsonseq.ErrCut), errors.Is(err, eventstream.ErrTruncated):
 		return fail(exchange.FailCut, "the provider's stream ended inside an event")
 	case errors.Is(err, jsonseq.ErrMalformed):
 		f.Message = "the provider's stream is no sequence of JSON objects"
+	case errors.Is(err, eventstream.ErrChecksum):
+		f.Type, f.Code, f.Message = "upstream_stream_error", "bad_checksum", "an event of the provider was damaged on its way"
+	case errors.Is(err, eventstream.ErrFrame):
+		f.Type, f.Code, f.Message = "upstream_stream_error", "bad_frame", "an event of the provider is malformed"
 	}
 	return f
 }

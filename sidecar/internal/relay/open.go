@@ -166,11 +166,7 @@ func (a *attempt) synthesise(s *Stream, body []byte, ad adapter.Adapter, r *exch
 	if f != nil {
 		return f
 	}
-	if own, ok := ad.(adapter.Replayer); ok {
-		s.st = own.Replay(r, body, usage)
-	} else {
-		s.st = newReplay(body, usage, r.IncludeUsage)
-	}
+	s.st = newReplay(body, usage, r.IncludeUsage)
 	if foreign {
 		s.st = face.Translate(r, s.st)
 	}

@@ -12,16 +12,20 @@ import (
 	"github.com/sluice-gateway/sluice/sidecar/internal/sse"
 )
 
-// openStream finds out what a 2xx answer to a request with stream is. Only the label of server-sent events is believed
-// as it stands: they come labelled as text or octets too, others are JSON objects in an array or one a line, and some
-// servers ignore that a stream was asked for.
+// openStream finds out what a 2xx answer to a request with stream is. Only the labels of server-sent events and of AWS's
+// are believed as they stand: the former come labelled as text or octets too, others are JSON objects in an array or one
+// a line, and some servers ignore that a stream was asked for.
 func (a *attempt) openStream(h *fasthttp.ResponseHeader, src source, b *body, ad adapter.Adapter,
 	r *exchange.Request, note adapter.Annotate,
 ) *exchange.Failure {
 	s := &Stream{c: a.c, src: src, body: b, start: a.dl.start, ans: a.ans}
 	limit := a.c.cfg.EventBytesMax
-	if hasPrefixFold(h.ContentType(), "text/event-stream") {
+	switch kind := h.ContentType(); {
+	case hasPrefixFold(kind, "text/event-stream"):
 		s.rd = &sse.Reader{Max: limit}
+		return a.begin(s, ad, r, note)
+	case hasPrefixFold(kind, "application/vnd.amazon.eventstream"):
+		s.rd = &awsFraming{}
 		return a.begin(s, ad, r, note)
 	}
 	first, f := sniff(src)

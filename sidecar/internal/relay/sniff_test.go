@@ -16,8 +16,8 @@ func TestSniffing(t *testing.T) {
 	lines := `{"role":"assistant"}` + "\n" + `{"t":"hello"}` + "\r\n" + `{"finish":"stop"}` + "\n\n" + `{"usage":7}`
 	const answer = `{"id":"c1","choices":[{"message":{"content":"hi"},"finish_reason":"stop"}]}`
 	streamed := role + hello + finish + event(`{"usage":7}`) + done
-	replayed := event(`{"object":"chat.completion.chunk","id":"c1","choices":[{"index":0,"delta":{"role":"assistant","content":"hi"},"finish_reason":null}]}`) +
-		event(`{"object":"chat.completion.chunk","id":"c1","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`) + done
+	replayed := event(`{"object":"chat.completion.chunk","id":"c1","choices":[{"index":0,"delta":{"role":"assistant","content":"hi"},"finish_reason":null}],"usage":null}`) +
+		event(`{"object":"chat.completion.chunk","id":"c1","choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"usage":null}`) + done
 	for _, tc := range []struct {
 		name, label, body string
 		want              string

@@ -75,7 +75,7 @@ func (rs rows) add(e *usagev1.Event) {
 	}
 	u := e.GetTokens()
 	if e.GetPlatformPays() {
-		if e.GetCostNano() == 0 && u.GetInput()+u.GetCacheRead()+u.GetCacheWrite_5M()+u.GetCacheWrite_1H()+u.GetOutput() == 0 {
+		if e.GetCostNano() == 0 && nothing(u) {
 			return
 		}
 		r = rs.row(e, platform)
@@ -87,7 +87,17 @@ func (rs rows) add(e *usagev1.Event) {
 	t.CacheWrite_1H += u.GetCacheWrite_1H()
 	t.Output += u.GetOutput()
 	t.Reasoning += u.GetReasoning()
+	t.InputAudio += u.GetInputAudio()
+	t.OutputAudio += u.GetOutputAudio()
+	t.InputImage += u.GetInputImage()
+	t.WebSearches += u.GetWebSearches()
 	r.CostNano += e.GetCostNano()
+}
+
+// nothing says that nothing was used: no kind is above 0.
+func nothing(u *usagev1.Tokens) bool {
+	return u.GetInput()+u.GetCacheRead()+u.GetCacheWrite_5M()+u.GetCacheWrite_1H()+u.GetOutput()+
+		u.GetInputAudio()+u.GetOutputAudio()+u.GetInputImage()+u.GetWebSearches() == 0
 }
 
 // row finds or makes the row of an event in an account.

@@ -2741,7 +2741,9 @@ type PutPriceRequest struct {
 	// The prices.
 	Spec *structpb.Struct `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
 	// Who.
-	Actor         string `protobuf:"bytes,3,opt,name=actor,proto3" json:"actor,omitempty"`
+	Actor string `protobuf:"bytes,3,opt,name=actor,proto3" json:"actor,omitempty"`
+	// The prices as JSON text, instead of spec: its numbers arrive as they are written, however many digits they have.
+	SpecJson      string `protobuf:"bytes,4,opt,name=spec_json,json=specJson,proto3" json:"spec_json,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2793,6 +2795,13 @@ func (x *PutPriceRequest) GetSpec() *structpb.Struct {
 func (x *PutPriceRequest) GetActor() string {
 	if x != nil {
 		return x.Actor
+	}
+	return ""
+}
+
+func (x *PutPriceRequest) GetSpecJson() string {
+	if x != nil {
+		return x.SpecJson
 	}
 	return ""
 }
@@ -4305,11 +4314,12 @@ const file_admin_v1_admin_proto_rawDesc = "" +
 	"\x04spec\x18\x02 \x01(\v2\x17.google.protobuf.StructR\x04spec\x12\x14\n" +
 	"\x05actor\x18\x03 \x01(\tR\x05actor\",\n" +
 	"\x10PutAliasResponse\x12\x18\n" +
-	"\aversion\x18\x01 \x01(\x04R\aversion\"n\n" +
+	"\aversion\x18\x01 \x01(\x04R\aversion\"\x8b\x01\n" +
 	"\x0fPutPriceRequest\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12+\n" +
 	"\x04spec\x18\x02 \x01(\v2\x17.google.protobuf.StructR\x04spec\x12\x14\n" +
-	"\x05actor\x18\x03 \x01(\tR\x05actor\",\n" +
+	"\x05actor\x18\x03 \x01(\tR\x05actor\x12\x1b\n" +
+	"\tspec_json\x18\x04 \x01(\tR\bspecJson\",\n" +
 	"\x10PutPriceResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\"f\n" +
 	"\x11QueryUsageRequest\x12\x12\n" +

@@ -3189,7 +3189,19 @@ type Price struct {
 	// Input written to cache for an hour.
 	CacheWrite_1H int64 `protobuf:"varint,5,opt,name=cache_write_1h,json=cacheWrite1h,proto3" json:"cache_write_1h,omitempty"`
 	// Output, reasoning included.
-	Output        int64 `protobuf:"varint,6,opt,name=output,proto3" json:"output,omitempty"`
+	Output int64 `protobuf:"varint,6,opt,name=output,proto3" json:"output,omitempty"`
+	// Audio in the prompt. Absent: as input.
+	InputAudio *int64 `protobuf:"varint,7,opt,name=input_audio,json=inputAudio,proto3,oneof" json:"input_audio,omitempty"`
+	// Audio in the answer. Absent: as output.
+	OutputAudio *int64 `protobuf:"varint,8,opt,name=output_audio,json=outputAudio,proto3,oneof" json:"output_audio,omitempty"`
+	// Images that the provider counts apart. Absent: as input.
+	InputImage *int64 `protobuf:"varint,9,opt,name=input_image,json=inputImage,proto3,oneof" json:"input_image,omitempty"`
+	// One search that the provider makes, nano-dollars; no service tier changes it.
+	WebSearch int64 `protobuf:"varint,10,opt,name=web_search,json=webSearch,proto3" json:"web_search,omitempty"`
+	// What a request costs whose prompt is longer, by tokens ascending. The last that is exceeded prices all of the request.
+	Above []*PriceStep `protobuf:"bytes,11,rep,name=above,proto3" json:"above,omitempty"`
+	// How many times the price a service tier costs, by name. A tier that is not named costs the price.
+	ServiceTiers  []*ServiceTier `protobuf:"bytes,12,rep,name=service_tiers,json=serviceTiers,proto3" json:"service_tiers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3266,6 +3278,158 @@ func (x *Price) GetOutput() int64 {
 	return 0
 }
 
+func (x *Price) GetInputAudio() int64 {
+	if x != nil && x.InputAudio != nil {
+		return *x.InputAudio
+	}
+	return 0
+}
+
+func (x *Price) GetOutputAudio() int64 {
+	if x != nil && x.OutputAudio != nil {
+		return *x.OutputAudio
+	}
+	return 0
+}
+
+func (x *Price) GetInputImage() int64 {
+	if x != nil && x.InputImage != nil {
+		return *x.InputImage
+	}
+	return 0
+}
+
+func (x *Price) GetWebSearch() int64 {
+	if x != nil {
+		return x.WebSearch
+	}
+	return 0
+}
+
+func (x *Price) GetAbove() []*PriceStep {
+	if x != nil {
+		return x.Above
+	}
+	return nil
+}
+
+func (x *Price) GetServiceTiers() []*ServiceTier {
+	if x != nil {
+		return x.ServiceTiers
+	}
+	return nil
+}
+
+// PriceStep is the price of requests with long prompts.
+type PriceStep struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Exceeded by the prompt, cached tokens included.
+	Tokens int64 `protobuf:"varint,1,opt,name=tokens,proto3" json:"tokens,omitempty"`
+	// The kinds of tokens alone: no name, search, steps or tiers.
+	Price         *Price `protobuf:"bytes,2,opt,name=price,proto3" json:"price,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PriceStep) Reset() {
+	*x = PriceStep{}
+	mi := &file_quota_v1_quota_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PriceStep) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PriceStep) ProtoMessage() {}
+
+func (x *PriceStep) ProtoReflect() protoreflect.Message {
+	mi := &file_quota_v1_quota_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PriceStep.ProtoReflect.Descriptor instead.
+func (*PriceStep) Descriptor() ([]byte, []int) {
+	return file_quota_v1_quota_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *PriceStep) GetTokens() int64 {
+	if x != nil {
+		return x.Tokens
+	}
+	return 0
+}
+
+func (x *PriceStep) GetPrice() *Price {
+	if x != nil {
+		return x.Price
+	}
+	return nil
+}
+
+// ServiceTier is a provider's way to serve sooner or later, for more or less.
+type ServiceTier struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As the provider answers it, in lower case.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Times the price, in billionths.
+	TimesNano     int64 `protobuf:"varint,2,opt,name=times_nano,json=timesNano,proto3" json:"times_nano,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ServiceTier) Reset() {
+	*x = ServiceTier{}
+	mi := &file_quota_v1_quota_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ServiceTier) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ServiceTier) ProtoMessage() {}
+
+func (x *ServiceTier) ProtoReflect() protoreflect.Message {
+	mi := &file_quota_v1_quota_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ServiceTier.ProtoReflect.Descriptor instead.
+func (*ServiceTier) Descriptor() ([]byte, []int) {
+	return file_quota_v1_quota_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *ServiceTier) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ServiceTier) GetTimesNano() int64 {
+	if x != nil {
+		return x.TimesNano
+	}
+	return 0
+}
+
 // Credentials are the provider secrets a sidecar's aliases need. They are kept in memory only.
 type Credentials struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3277,7 +3441,7 @@ type Credentials struct {
 
 func (x *Credentials) Reset() {
 	*x = Credentials{}
-	mi := &file_quota_v1_quota_proto_msgTypes[32]
+	mi := &file_quota_v1_quota_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3289,7 +3453,7 @@ func (x *Credentials) String() string {
 func (*Credentials) ProtoMessage() {}
 
 func (x *Credentials) ProtoReflect() protoreflect.Message {
-	mi := &file_quota_v1_quota_proto_msgTypes[32]
+	mi := &file_quota_v1_quota_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3302,7 +3466,7 @@ func (x *Credentials) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Credentials.ProtoReflect.Descriptor instead.
 func (*Credentials) Descriptor() ([]byte, []int) {
-	return file_quota_v1_quota_proto_rawDescGZIP(), []int{32}
+	return file_quota_v1_quota_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Credentials) GetItems() []*Credential {
@@ -3327,7 +3491,7 @@ type Credential struct {
 
 func (x *Credential) Reset() {
 	*x = Credential{}
-	mi := &file_quota_v1_quota_proto_msgTypes[33]
+	mi := &file_quota_v1_quota_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3339,7 +3503,7 @@ func (x *Credential) String() string {
 func (*Credential) ProtoMessage() {}
 
 func (x *Credential) ProtoReflect() protoreflect.Message {
-	mi := &file_quota_v1_quota_proto_msgTypes[33]
+	mi := &file_quota_v1_quota_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3352,7 +3516,7 @@ func (x *Credential) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Credential.ProtoReflect.Descriptor instead.
 func (*Credential) Descriptor() ([]byte, []int) {
-	return file_quota_v1_quota_proto_rawDescGZIP(), []int{33}
+	return file_quota_v1_quota_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Credential) GetName() string {
@@ -3618,7 +3782,7 @@ const file_quota_v1_quota_proto_rawDesc = "" +
 	"\fPriceVersion\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\"\n" +
 	"\rvalid_from_ms\x18\x02 \x01(\x03R\vvalidFromMs\x12'\n" +
-	"\x06prices\x18\x03 \x03(\v2\x0f.quota.v1.PriceR\x06prices\"\xb4\x01\n" +
+	"\x06prices\x18\x03 \x03(\v2\x0f.quota.v1.PriceR\x06prices\"\xdf\x03\n" +
 	"\x05Price\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05input\x18\x02 \x01(\x03R\x05input\x12\x1d\n" +
@@ -3626,7 +3790,27 @@ const file_quota_v1_quota_proto_rawDesc = "" +
 	"cache_read\x18\x03 \x01(\x03R\tcacheRead\x12$\n" +
 	"\x0ecache_write_5m\x18\x04 \x01(\x03R\fcacheWrite5m\x12$\n" +
 	"\x0ecache_write_1h\x18\x05 \x01(\x03R\fcacheWrite1h\x12\x16\n" +
-	"\x06output\x18\x06 \x01(\x03R\x06output\"9\n" +
+	"\x06output\x18\x06 \x01(\x03R\x06output\x12$\n" +
+	"\vinput_audio\x18\a \x01(\x03H\x00R\n" +
+	"inputAudio\x88\x01\x01\x12&\n" +
+	"\foutput_audio\x18\b \x01(\x03H\x01R\voutputAudio\x88\x01\x01\x12$\n" +
+	"\vinput_image\x18\t \x01(\x03H\x02R\n" +
+	"inputImage\x88\x01\x01\x12\x1d\n" +
+	"\n" +
+	"web_search\x18\n" +
+	" \x01(\x03R\twebSearch\x12)\n" +
+	"\x05above\x18\v \x03(\v2\x13.quota.v1.PriceStepR\x05above\x12:\n" +
+	"\rservice_tiers\x18\f \x03(\v2\x15.quota.v1.ServiceTierR\fserviceTiersB\x0e\n" +
+	"\f_input_audioB\x0f\n" +
+	"\r_output_audioB\x0e\n" +
+	"\f_input_image\"J\n" +
+	"\tPriceStep\x12\x16\n" +
+	"\x06tokens\x18\x01 \x01(\x03R\x06tokens\x12%\n" +
+	"\x05price\x18\x02 \x01(\v2\x0f.quota.v1.PriceR\x05price\"@\n" +
+	"\vServiceTier\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1d\n" +
+	"\n" +
+	"times_nano\x18\x02 \x01(\x03R\ttimesNano\"9\n" +
 	"\vCredentials\x12*\n" +
 	"\x05items\x18\x01 \x03(\v2\x14.quota.v1.CredentialR\x05items\"R\n" +
 	"\n" +
@@ -3676,7 +3860,7 @@ func file_quota_v1_quota_proto_rawDescGZIP() []byte {
 }
 
 var file_quota_v1_quota_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_quota_v1_quota_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_quota_v1_quota_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_quota_v1_quota_proto_goTypes = []any{
 	(Shortage)(0),           // 0: quota.v1.Shortage
 	(Outage)(0),             // 1: quota.v1.Outage
@@ -3714,9 +3898,11 @@ var file_quota_v1_quota_proto_goTypes = []any{
 	(*Deployment)(nil),      // 33: quota.v1.Deployment
 	(*PriceVersion)(nil),    // 34: quota.v1.PriceVersion
 	(*Price)(nil),           // 35: quota.v1.Price
-	(*Credentials)(nil),     // 36: quota.v1.Credentials
-	(*Credential)(nil),      // 37: quota.v1.Credential
-	(*v1.Tokens)(nil),       // 38: usage.v1.Tokens
+	(*PriceStep)(nil),       // 36: quota.v1.PriceStep
+	(*ServiceTier)(nil),     // 37: quota.v1.ServiceTier
+	(*Credentials)(nil),     // 38: quota.v1.Credentials
+	(*Credential)(nil),      // 39: quota.v1.Credential
+	(*v1.Tokens)(nil),       // 40: usage.v1.Tokens
 }
 var file_quota_v1_quota_proto_depIdxs = []int32{
 	6,  // 0: quota.v1.SessionRequest.hello:type_name -> quota.v1.Hello
@@ -3728,7 +3914,7 @@ var file_quota_v1_quota_proto_depIdxs = []int32{
 	7,  // 6: quota.v1.SessionResponse.welcome:type_name -> quota.v1.Welcome
 	13, // 7: quota.v1.SessionResponse.renew_reply:type_name -> quota.v1.RenewReply
 	27, // 8: quota.v1.SessionResponse.snapshot:type_name -> quota.v1.Snapshot
-	36, // 9: quota.v1.SessionResponse.credentials:type_name -> quota.v1.Credentials
+	38, // 9: quota.v1.SessionResponse.credentials:type_name -> quota.v1.Credentials
 	24, // 10: quota.v1.SessionResponse.usage_ack:type_name -> quota.v1.UsageAck
 	18, // 11: quota.v1.SessionResponse.file_final_reply:type_name -> quota.v1.FileFinalReply
 	26, // 12: quota.v1.SessionResponse.usage_result:type_name -> quota.v1.UsageResult
@@ -3744,7 +3930,7 @@ var file_quota_v1_quota_proto_depIdxs = []int32{
 	0,  // 22: quota.v1.AskResult.shortage:type_name -> quota.v1.Shortage
 	9,  // 23: quota.v1.FileFinal.counters:type_name -> quota.v1.Counter
 	23, // 24: quota.v1.UsageBatch.rows:type_name -> quota.v1.UsageRow
-	38, // 25: quota.v1.UsageRow.tokens:type_name -> usage.v1.Tokens
+	40, // 25: quota.v1.UsageRow.tokens:type_name -> usage.v1.Tokens
 	23, // 26: quota.v1.UsageResult.rows:type_name -> quota.v1.UsageRow
 	28, // 27: quota.v1.Snapshot.keys:type_name -> quota.v1.Key
 	30, // 28: quota.v1.Snapshot.aliases:type_name -> quota.v1.Alias
@@ -3757,14 +3943,17 @@ var file_quota_v1_quota_proto_depIdxs = []int32{
 	31, // 35: quota.v1.Alias.targets:type_name -> quota.v1.Target
 	32, // 36: quota.v1.Alias.timeouts:type_name -> quota.v1.Timeouts
 	35, // 37: quota.v1.PriceVersion.prices:type_name -> quota.v1.Price
-	37, // 38: quota.v1.Credentials.items:type_name -> quota.v1.Credential
-	4,  // 39: quota.v1.QuotaService.Session:input_type -> quota.v1.SessionRequest
-	5,  // 40: quota.v1.QuotaService.Session:output_type -> quota.v1.SessionResponse
-	40, // [40:41] is the sub-list for method output_type
-	39, // [39:40] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	36, // 38: quota.v1.Price.above:type_name -> quota.v1.PriceStep
+	37, // 39: quota.v1.Price.service_tiers:type_name -> quota.v1.ServiceTier
+	35, // 40: quota.v1.PriceStep.price:type_name -> quota.v1.Price
+	39, // 41: quota.v1.Credentials.items:type_name -> quota.v1.Credential
+	4,  // 42: quota.v1.QuotaService.Session:input_type -> quota.v1.SessionRequest
+	5,  // 43: quota.v1.QuotaService.Session:output_type -> quota.v1.SessionResponse
+	43, // [43:44] is the sub-list for method output_type
+	42, // [42:43] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_quota_v1_quota_proto_init() }
@@ -3792,13 +3981,14 @@ func file_quota_v1_quota_proto_init() {
 		(*SessionResponse_Busy)(nil),
 	}
 	file_quota_v1_quota_proto_msgTypes[5].OneofWrappers = []any{}
+	file_quota_v1_quota_proto_msgTypes[31].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quota_v1_quota_proto_rawDesc), len(file_quota_v1_quota_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   34,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -98,6 +98,11 @@ func TestRelayed(t *testing.T) {
 					}
 				}
 				play()
+				if caller != "chat" && !w.Stream && w.Want.Error == nil { // a server that ignores that a stream was asked for
+					streamed := w
+					streamed.Stream = true
+					checkMessage(t, streamed, u.ask(t, ad, true))
+				}
 				var each []int
 				for at := 1; at < len(raw); at++ {
 					if !testing.Short() || at%7 == 0 {

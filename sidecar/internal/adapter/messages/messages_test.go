@@ -201,6 +201,21 @@ func assembled(t *testing.T, out string) string {
 	return "[" + strings.Join(blocks, ",") + "]"
 }
 
+// TestIDs: a call's id is fit for Claude on its way to the caller, and the vendor's own on its way back.
+func TestIDs(t *testing.T) {
+	for id, plain := range map[string]bool{"toolu_1-A": true, "functions.tide:0": false, "é": false, "": true, idMark + "!": false, idMark + "QQ": false} {
+		out := idOut(id)
+		if (out == id) != plain || idIn(out) != id || strings.ContainsAny(out, ".:!é") {
+			t.Errorf("%s: %s, %s", id, out, idIn(out))
+		}
+	}
+	out := run(t, chunk(`{"role":"assistant","tool_calls":[{"index":0,"id":"functions.tide:0","type":"function","function":{"name":"tide","arguments":"{}"}}]}`, "null"), chunk(`{}`, `"tool_calls"`), counted, "[DONE]")
+	next, f := Chat([]byte(`{"model":"m","max_tokens":9,"messages":[{"role":"assistant","content":`+assembled(t, out)+`},{"role":"user","content":[{"type":"tool_result","tool_use_id":"`+idOut("functions.tide:0")+`"}]}]}`), nil)
+	if f != nil || gjson.GetBytes(next, "messages.0.tool_calls.0.id").Str != "functions.tide:0" || gjson.GetBytes(next, "messages.1.tool_call_id").Str != "functions.tide:0" {
+		t.Errorf("%+v %s from %s", f, next, out)
+	}
+}
+
 // TestEnding: why an answer ended, where chat says it in one way or another.
 func TestEnding(t *testing.T) {
 	r := &exchange.Request{Operation: exchange.Chat, Model: "m", Body: []byte(`{}`), Native: []byte(`{"stop_sequences":["##"]}`)}
@@ -261,4 +276,49 @@ func TestAsSent(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", param, got.Param, want)
 		}
 	}
+}
+
+// FuzzFace: whatever a chat adapter appends becomes whole events of valid JSON, or a failure.
+func FuzzFace(f *testing.F) {
+	for _, delta := range []string{
+		`{"content":"a"}`, `{"reasoning_content":"a","reasoning_details":[{"type":"reasoning.text","format":"x","index":0,"text":"a"}]}`,
+		`{"reasoning_details":[{"type":"reasoning.text","format":"anthropic-claude-v1","signature":"s"},{"type":"reasoning.encrypted","data":"d"}]}`,
+		`{"tool_calls":[{"index":0,"id":"t","function":{"name":"f","arguments":"{"},"extra_content":{"a":1}}]}`,
+		`{"annotations":[{"type":"url_citation","url_citation":{}}],"refusal":"r"}`,
+	} {
+		f.Add([]byte(delta), "stop")
+	}
+	f.Fuzz(func(t *testing.T, delta []byte, finish string) {
+		if !adapter.Valid(delta) {
+			return
+		}
+		reason, err := json.Marshal(finish)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, bad := translated([]string{chunk(string(delta), "null"), chunk(string(delta), "null"), chunk(`{}`, string(reason)), counted, "[DONE]"})
+		if bad != nil {
+			return
+		}
+		open := 0
+		for e := range strings.SplitSeq(strings.TrimSuffix(out, "\n\n"), "\n\n") {
+			name, data, ok := strings.Cut(strings.TrimPrefix(e, "event: "), "\ndata: ")
+			if !ok || !json.Valid([]byte(data)) || gjson.Get(data, "type").Str != name {
+				t.Fatalf("event %q", e)
+			}
+			switch name {
+			case "content_block_start":
+				open++
+			case "content_block_stop":
+				open--
+			case "content_block_delta":
+				if open != 1 {
+					t.Fatalf("a delta outside of a block: %s", out)
+				}
+			}
+		}
+		if open != 0 {
+			t.Errorf("blocks are open: %s", out)
+		}
+	})
 }

@@ -15,7 +15,7 @@ var foreign = [...]string{"reasoning_content", "reasoning_details", "reasoning",
 func (q *request) messages(v span) {
 	raw := q.r.Body[v.from:v.to]
 	calls := q.w.shortID && bytes.Contains(raw, []byte(`"tool_call`))
-	if !calls && !(q.w.strict && holdsForeign(raw)) {
+	if !calls && (!q.w.strict || !holdsForeign(raw)) {
 		return
 	}
 	for m := enter(q.r.Body, v); m.next(); {

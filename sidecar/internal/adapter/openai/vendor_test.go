@@ -1,9 +1,13 @@
 package openai
 
 import (
+	"encoding/json"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
@@ -197,3 +201,47 @@ func TestAzurePath(t *testing.T) {
 }
 
 func replace(s string, pairs ...string) string { return strings.NewReplacer(pairs...).Replace(s) }
+
+// FuzzVendors: whatever a vendor's ways do to a request, it stays JSON, has no member twice, and a refusal names what is
+// refused. Whatever Ollama answers stays JSON too.
+func FuzzVendors(f *testing.F) {
+	f.Add(`{"model":"a","seed":1,"stop":"x","user":"u","messages":[{"role":"tool","tool_call_id":"c1","reasoning":1}]}`, uint8(0), true)
+	f.Add(`{"messages":[{"reasoning_content":"a"},{"tool_calls":[{"extra_content":{}},{"id":"x","extra_content":1}]}],"n":1}`, uint8(3), false)
+	f.Add(`{"message":{"content":"a","tool_calls":[{}]},"done":true,"eval_count":1,"prompt_eval_count":2}`, uint8(5), false)
+	names := slices.Sorted(maps.Keys(vendors))
+	f.Fuzz(func(t *testing.T, body string, vendor uint8, stream bool) {
+		var before, after map[string]json.RawMessage
+		if !adapter.Valid([]byte(body)) || json.Unmarshal([]byte(body), &before) != nil || before == nil {
+			return
+		}
+		members := 0
+		for c := enter([]byte(body), whole([]byte(body))); c.next(); {
+			members++
+		}
+		if members != len(before) {
+			return // the gateway refuses a member that is there twice
+		}
+		d := &exchange.Deployment{Provider: "compatible", Vendor: names[int(vendor)%len(names)], Model: "real"}
+		if vendor > 127 {
+			d = &exchange.Deployment{Provider: "compatible", Vendor: "ollama", BaseURL: "http://h/api", Model: "real"}
+		}
+		r := &exchange.Request{Operation: exchange.Chat, Stream: stream, Body: []byte(body), MaxOutput: 7}
+		switch call, no := New().Request(r, d, nil); {
+		case no != nil && (no.Param == "" || no.Message == ""):
+			t.Fatalf("%s: %+v", body, no)
+		case no == nil && json.Unmarshal(call.Body, &after) != nil:
+			t.Fatalf("%s became %s", body, call.Body)
+		case no == nil:
+			n := 0
+			for c := enter(call.Body, whole(call.Body)); c.next(); {
+				n++
+			}
+			if n != len(after) || string(after["model"]) != `"real"` {
+				t.Fatalf("%s became %s", body, call.Body)
+			}
+		}
+		if out := fromOllama([]byte(body), r, stream); !json.Valid(out) {
+			t.Fatalf("%s became %s", body, out)
+		}
+	})
+}

@@ -1,0 +1,135 @@
+package sdk
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/anthropics/anthropic-sdk-go"
+)
+
+// claudeModel is served by a provider that speaks the Messages API itself.
+const claudeModel = "chat-anthropic"
+
+// estimated is x_gateway.estimated of an answer.
+func estimated(t *testing.T, raw string) bool {
+	t.Helper()
+	var body struct {
+		Gateway struct {
+			Deployment string
+			Estimated  bool
+		} `json:"x_gateway"`
+	}
+	if err := json.Unmarshal([]byte(raw), &body); err != nil || body.Gateway.Deployment == "" {
+		t.Errorf("%v: no x_gateway in %s", err, raw)
+	}
+	return body.Gateway.Estimated
+}
+
+// TestMessagesDocuments: a PDF, a text and a picture, which the provider counts 64 tokens each.
+func TestMessagesDocuments(t *testing.T) {
+	file := base64.StdEncoding.EncodeToString([]byte("%PDF-1.7 and no more"))
+	for _, model := range chatModels {
+		t.Run(model, func(t *testing.T) {
+			client, _ := claude(t, key(t))
+			p := message(model, "[[tokens=5]] hello")
+			bare, err := client.Messages.New(testContext(t), p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.Messages = []anthropic.MessageParam{anthropic.NewUserMessage(
+				anthropic.NewDocumentBlock(anthropic.Base64PDFSourceParam{Data: file}),
+				anthropic.NewDocumentBlock(anthropic.PlainTextSourceParam{Data: strings.Repeat("tide ", 80)}),
+				anthropic.NewImageBlockBase64("image/png", file),
+				anthropic.NewTextBlock("[[tokens=5]] hello"),
+			)}
+			whole, err := client.Messages.New(testContext(t), p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if more := whole.Usage.InputTokens - bare.Usage.InputTokens; more < 128 || said(whole) == "" {
+				t.Errorf("%d tokens more than without them: %s", more, whole.RawJSON())
+			}
+			stream, err := streamed(testContext(t), t, client, p)
+			if err != nil || said(stream) == "" || stream.Usage.InputTokens != whole.Usage.InputTokens {
+				t.Errorf("stream: %v %s", err, stream.RawJSON())
+			}
+		})
+	}
+}
+
+// TestMessagesThinking: thinking comes in signed blocks, and may be sent back.
+func TestMessagesThinking(t *testing.T) {
+	for _, model := range chatModels {
+		t.Run(model, func(t *testing.T) {
+			client, _ := claude(t, key(t))
+			p := message(model, "[[tokens=5 reasoning=4]] hello")
+			p.MaxTokens = 4000
+			p.Thinking = anthropic.ThinkingConfigParamOfEnabled(2048)
+			whole, err := client.Messages.New(testContext(t), p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			stream, err := streamed(testContext(t), t, client, p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for kind, m := range map[string]*anthropic.Message{"whole": whole, "stream": stream} {
+				if said(m) == "" || m.StopReason != anthropic.StopReasonEndTurn || m.Usage.OutputTokensDetails.ThinkingTokens != 4 {
+					t.Fatalf("%s: %s", kind, m.RawJSON())
+				}
+				// OpenAI's models keep what they think to themselves.
+				if b := m.Content[0]; model == claudeModel && (len(m.Content) != 2 || b.Type != "thinking" || b.Thinking == "" || b.Signature == "") {
+					t.Fatalf("%s: %s", kind, m.RawJSON())
+				}
+				again := p
+				again.Messages = append(append([]anthropic.MessageParam{}, p.Messages...), m.ToParam(), anthropic.NewUserMessage(anthropic.NewTextBlock("[[tokens=3]] and then?")))
+				for _, next := range chatModels { // a conversation may go on with another model
+					again.Model = anthropic.Model(next)
+					if after, err := client.Messages.New(testContext(t), again); err != nil || said(after) == "" {
+						t.Errorf("%s, then %s: %v", kind, next, err)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestMessagesCountTokens: behind both models is a provider that counts, as it counts a real request.
+func TestMessagesCountTokens(t *testing.T) {
+	for _, model := range chatModels {
+		t.Run(model, func(t *testing.T) {
+			client, _ := claude(t, key(t))
+			p := message(model, "[[tokens=3]] "+strings.Repeat("tide and wind ", 40))
+			count, err := client.Messages.CountTokens(testContext(t), anthropic.MessageCountTokensParams{
+				Model: p.Model, Messages: p.Messages, System: anthropic.MessageCountTokensParamsSystemUnion{OfString: anthropic.String("be brief")},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.System = []anthropic.TextBlockParam{{Text: "be brief"}}
+			real, err := client.Messages.New(testContext(t), p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, want := count.InputTokens, real.Usage.InputTokens; got != want || estimated(t, count.RawJSON()) {
+				t.Errorf("%d tokens, and really %d: %s", got, want, count.RawJSON())
+			}
+		})
+	}
+}
+
+// TestMessagesStart: a client shows how full the window is from the first event on.
+func TestMessagesStart(t *testing.T) {
+	for _, model := range chatModels {
+		client, _ := claude(t, key(t))
+		s := client.Messages.NewStreaming(testContext(t), message(model, "[[tokens=3]] hello there"))
+		if !s.Next() || s.Current().Type != "message_start" || s.Current().Message.Usage.InputTokens == 0 || string(s.Current().Message.Model) != model {
+			t.Errorf("%s: %v %s", model, s.Err(), s.Current().RawJSON())
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,158 @@
+// Anthropic's own SDK: the Messages dialect, from a provider that speaks it and from one that does not.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import Anthropic from '@anthropic-ai/sdk';
+import { awaitRecord, baseURL, chatModels, key, timeout, user, words } from './helper.mjs';
+import { fault, organisation, received } from './organisation.mjs';
+
+// app is a client with the SDK's own defaults; sent holds the answers' heads, retries included.
+function app(secret = key()) {
+  const sent = [];
+  const client = new Anthropic({
+    baseURL: baseURL.replace(/\/v1$/, ''),
+    apiKey: secret,
+    fetch: async (url, init) => {
+      const answer = await fetch(url, init);
+      sent.push({ status: answer.status, headers: answer.headers });
+      return answer;
+    },
+  });
+  return { client, sent };
+}
+
+const ask = (model, prompt, more) => ({ model, max_tokens: 100, messages: user(prompt), ...more });
+const schema = (property) => ({
+  type: 'object',
+  properties: { [property]: { type: 'string' } },
+  required: [property],
+  additionalProperties: false,
+});
+const tools = [
+  { name: 'get_weather', input_schema: schema('city') },
+  { name: 'get_time', input_schema: schema('zone') },
+];
+
+const caught = (promise) =>
+  promise.then(
+    () => assert.fail('no error'),
+    (error) => error,
+  );
+
+for (const model of chatModels) {
+  test(`messages: ${model}`, { timeout }, async () => {
+    const got = await app().client.messages.create(ask(model, '[[tokens=7]] hello'));
+    assert.equal(got.model, model);
+    assert.equal(got.stop_reason, 'end_turn');
+    assert.equal(words(got.content[0].text), 7);
+    assert.equal(got.usage.output_tokens, 7);
+    assert.ok(got.usage.input_tokens > 0);
+  });
+
+  test(`messages stream: ${model}`, { timeout }, async () => {
+    const stream = app().client.messages.stream(ask(model, '[[tokens=20 gap=1ms sse=split]] hello'));
+    let deltas = '';
+    stream.on('text', (text) => (deltas += text));
+    const got = await stream.finalMessage();
+    assert.equal(got.model, model);
+    assert.equal(got.stop_reason, 'end_turn');
+    assert.equal(got.content[0].text, deltas);
+    assert.equal(words(deltas), 20);
+    assert.equal(got.usage.output_tokens, 20);
+  });
+
+  test(`messages cut off at the cap: ${model}`, { timeout }, async () => {
+    const got = await app().client.messages.create(ask(model, '[[tokens=30]] hello', { max_tokens: 4 }));
+    assert.equal(got.stop_reason, 'max_tokens');
+    assert.equal(got.usage.output_tokens, 4);
+  });
+
+  for (const streamed of [false, true]) {
+    test(`messages tools${streamed ? ' in a stream' : ''}: ${model}`, { timeout }, async () => {
+      const { client } = app();
+      const first = ask(model, 'call get_weather and call get_time', { tools });
+      const got = streamed ? await client.messages.stream(first).finalMessage() : await client.messages.create(first);
+      const calls = got.content.filter((b) => b.type === 'tool_use');
+      assert.equal(got.stop_reason, 'tool_use');
+      assert.deepEqual(
+        calls.map((c) => [c.name, c.input]),
+        [
+          ['get_weather', { city: 'example' }],
+          ['get_time', { zone: 'example' }],
+        ],
+      );
+      const results = calls.map((c) => ({ type: 'tool_result', tool_use_id: c.id, content: 'sunny' }));
+      const history = [
+        ...first.messages,
+        { role: 'assistant', content: got.content },
+        { role: 'user', content: results },
+      ];
+      const next = await client.messages.create({ ...first, messages: history });
+      assert.equal(next.stop_reason, 'end_turn');
+      assert.ok(next.content[0].text);
+    });
+  }
+
+  test(`messages of a schema: ${model}`, { timeout }, async () => {
+    const format = { type: 'json_schema', schema: schema('kind') };
+    const got = await app().client.messages.create(ask(model, 'what is it?', { output_config: { format } }));
+    assert.deepEqual(JSON.parse(got.content[0].text), { kind: 'example' });
+  });
+
+  test(`messages, cancelled in mid-stream: ${model}`, { timeout }, async () => {
+    const maxTokens = model === 'chat' ? 1905 : 1906; // of no other request: it finds the provider's record
+    const more = { max_tokens: maxTokens, stream: true };
+    const stream = await app().client.messages.create(ask(model, '[[tokens=1900 gap=10ms]] hello', more));
+    let seen = 0;
+    for await (const event of stream) {
+      if (event.type === 'content_block_delta' && ++seen === 3) break; // the SDK aborts the request
+    }
+    assert.equal((await awaitRecord(maxTokens)).outcome, 'cancelled');
+  });
+}
+
+test('messages: errors are of the SDK’s classes, and final ones are not repeated', { timeout }, async () => {
+  for (const [secret, request, kind, type] of [
+    ['sk-sluice-wrong', ask('chat', 'hello'), Anthropic.AuthenticationError, 'authentication_error'],
+    [key(), ask('no-such-model', 'hello'), Anthropic.NotFoundError, 'not_found_error'],
+    [key(), ask('chat', 'hello', { max_tokens: -1 }), Anthropic.BadRequestError, 'invalid_request_error'],
+    [key(), ask('chat', 'hello', { stream: true, max_tokens: -1 }), Anthropic.BadRequestError, 'invalid_request_error'],
+  ]) {
+    const { client, sent } = app(secret);
+    const error = await caught(client.messages.create(request));
+    assert.ok(error instanceof kind, error.message);
+    assert.equal(error.error.type, 'error');
+    assert.equal(error.error.error.type, type);
+    assert.equal(sent.length, 1, 'the SDK repeated it');
+    assert.equal(sent[0].headers.get('x-should-retry'), 'false');
+  }
+});
+
+test('messages: a rate limit is waited out', { timeout }, async () => {
+  const own = await organisation({ limits: '{ tpm: 3000 }' });
+  const { client, sent } = app(own.secret);
+  await client.messages.create(ask(own.model, '[[tokens=2900]] hello', { max_tokens: 2900 }));
+  await client.messages.create(ask(own.model, '[[tokens=5]] hello', { max_tokens: 300 }));
+  assert.equal(sent[1].status, 429);
+  assert.equal(sent.at(-1).status, 200);
+});
+
+for (const model of chatModels) {
+  test(`messages: a stream that breaks is an error, not an end: ${model}`, { timeout }, async () => {
+    const stream = app().client.messages.stream(ask(model, '[[tokens=20 after=8 fault=cut]] hello'));
+    let text = '';
+    stream.on('text', (delta) => (text += delta));
+    const error = await caught(stream.finalMessage());
+    assert.ok(error instanceof Anthropic.APIError, String(error));
+    assert.equal(words(text), 8);
+  });
+}
+
+test('messages: a failing deployment is passed over', { timeout }, async () => {
+  const own = await organisation();
+  await fault(own.upstream[0], { status: 503 });
+  const { client, sent } = app(own.secret);
+  const got = await client.messages.create(ask(own.model, '[[tokens=3]] hello'));
+  assert.equal(words(got.content[0].text), 3);
+  assert.equal(sent.length, 1);
+  assert.deepEqual(await Promise.all(own.upstream.map(received)), [1, 1]);
+});

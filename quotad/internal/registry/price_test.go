@@ -1,0 +1,141 @@
+package registry
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// priced is an org.yaml with one price.
+func priced(entry string) string {
+	return "version: 1\nprices:\n  - id: p\n    valid_from: 2026-01-01\n    per_million_usd:\n      m: " + entry + "\n"
+}
+
+func TestEveryMistakeOfAPrice(t *testing.T) {
+	const at = "org.yaml:6: prices[p].per_million_usd.m"
+	for name, c := range map[string]struct {
+		entry string
+		want  []string
+	}{
+		"no input":       {`{ output: 1 }`, []string{at + ".input: is missing"}},
+		"negative audio": {`{ input: 1, audio_input: -1 }`, []string{at + `.audio_input: "-1" must not be negative`}},
+		"a fine image":   {`{ input: 1, image_input: 0.0000000001 }`, []string{at + `.image_input: "0.0000000001" has more than 9 decimals`}},
+		"speech":         {`{ input: 1, audio_output: much }`, []string{at + `.audio_output: "much" is not a decimal number, like 2.50`}},
+		"unknown call":   {`{ input: 1, per_call_usd: { file_search: 1 } }`, []string{at + ".per_call_usd.web_search: is missing", at + ".per_call_usd.file_search: unknown key (allowed: web_search)"}},
+		"calls":          {`{ input: 1, per_call_usd: 1 }`, []string{at + ".per_call_usd: must be a mapping of keys to values"}},
+		"no steps":       {`{ input: 1, above: [] }`, []string{at + ".above: is empty: leave it out, or state a step"}},
+		"no list":        {`{ input: 1, above: { tokens: 1 } }`, []string{at + ".above: must be a list"}},
+		"step without":   {`{ input: 1, above: [{ input: 2 }] }`, []string{at + ".above[0].tokens: is missing"}},
+		"step at 0":      {`{ input: 1, above: [{ tokens: 0, input: 2 }] }`, []string{at + `.above[0].tokens: "0" is out of range (allowed: 1 to 100000000)`}},
+		"step of less": {`{ input: 1, output: 3, cache_read: 1, above: [{ tokens: 5, input: 2 }] }`, []string{
+			at + ".above[0].cache_read: is missing: the price itself states it, so that every step must",
+			at + ".above[0].output: is missing: the price itself states it, so that every step must",
+		}},
+		"steps down": {`{ input: 1, above: [{ tokens: 5, input: 2 }, { tokens: 5, input: 3 }] }`, []string{
+			at + ".above[1].tokens: 5 is not above the step before, 5",
+		}},
+		"step of tiers":  {`{ input: 1, above: [{ tokens: 5, input: 2, service_tiers: { flex: 1 } }] }`, []string{at + ".above[0].service_tiers: unknown key"}},
+		"no tiers":       {`{ input: 1, service_tiers: {} }`, []string{at + ".service_tiers: is empty: leave it out, or name a tier"}},
+		"loud tier":      {`{ input: 1, service_tiers: { FLEX: 1 } }`, []string{at + ".service_tiers.FLEX: is not the name of a tier"}},
+		"dear tier":      {`{ input: 1, service_tiers: { flex: 1001 } }`, []string{at + `.service_tiers.flex: "1001" is out of range (allowed: 0 to 1000)`}},
+		"free of charge": {`{ input: 1, service_tiers: { flex: free } }`, []string{at + `.service_tiers.flex: "free" is not a decimal number`}},
+		"tier twice":     {`{ input: 1, service_tiers: { flex: 1, flex: 2 } }`, []string{at + ".service_tiers.flex: stands here a second time"}},
+		"misspelt":       {`{ input: 1, audio: 2 }`, []string{at + ".audio: unknown key (allowed: input, cache_read, cache_write_5m, cache_write_1h, output, audio_input, audio_output, image_input, per_call_usd, above, service_tiers)"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := ParseOrg("org.yaml", []byte(priced(c.entry)))
+			var faults *Faults
+			if !errors.As(err, &faults) {
+				t.Fatalf("got %v, want Faults", err)
+			}
+			var got []string
+			for _, f := range faults.List {
+				got = append(got, f.Error())
+			}
+			if len(got) != len(c.want) {
+				t.Fatalf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(c.want, "\n"))
+			}
+			for _, w := range c.want {
+				if !slices.ContainsFunc(got, func(g string) bool { return strings.HasPrefix(g, w) }) {
+					t.Errorf("missing %s in\n%s", w, strings.Join(got, "\n"))
+				}
+			}
+		})
+	}
+	var many []string
+	for i := range serviceTiersMax + 1 {
+		many = append(many, fmt.Sprintf("t%d: 1", i))
+	}
+	if _, err := ParseOrg("org.yaml", []byte(priced("{ input: 1, service_tiers: { "+strings.Join(many, ", ")+" } }"))); err == nil ||
+		!strings.Contains(err.Error(), "has 17 tiers, more than 16") {
+		t.Errorf("many tiers: %v", err)
+	}
+}
+
+// TestPricesOfBeforeAreWhatTheyWere: a list that was stored by the version before is the same list, byte for byte, when its
+// file is applied again, and prices all that it did as it did.
+func TestPricesOfBeforeAreWhatTheyWere(t *testing.T) {
+	const before = `{"valid_from":"2026-01-01T00:00:00Z","per_million_usd":{"m":{"input":1,"cache_read":1,"cache_write_5m":1,"cache_write_1h":1,"output":2}}}`
+	text := priced("{ input: 1, output: 2 }")
+	r := New()
+	mustApply(t, r, 1, Change{Objects: []Object{{Kind: KindPrice, ID: "p", Spec: []byte(before)}}})
+	if got := apply(t, r, 2, text, true); len(got) != 0 {
+		t.Errorf("the file changes what it was: %v", got)
+	}
+	if o, _ := r.Object(KindPrice, "p"); string(o.Spec) != before {
+		t.Errorf("got %s", o.Spec)
+	}
+	if p := r.Prices()[0].PerMillionUSD["m"]; p.AudioInput != nil || p.AudioOutput != nil || p.ImageInput != nil || p.PerCallUSD != nil {
+		t.Errorf("states more than it did: %+v", p)
+	}
+}
+
+// TestPriceIsShownWhole: what a version adds, how it differs, and what a rollback takes back, stand in the diffs; and the
+// registry writes a file that says the same.
+func TestPriceIsShownWhole(t *testing.T) {
+	r := New()
+	apply(t, r, 1, priced("{ input: 1, output: 2 }"), true)
+	second := `
+  - id: q
+    valid_from: 2026-02-01
+    per_million_usd:
+      m: { input: 1, output: 2, per_call_usd: { web_search: 0.01 }, above: [{ tokens: 9, input: 2, output: 3 }], service_tiers: { flex: 0.5 } }
+`
+	got := apply(t, r, 2, priced("{ input: 1, output: 2 }")+strings.TrimPrefix(second, "\n"), true)
+	want := []string{
+		"+ per_million_usd.m.per_call_usd.web_search: 0.01", "+ per_million_usd.m.above[0].tokens: 9", "+ per_million_usd.m.above[0].input: 2",
+		"+ per_million_usd.m.above[0].output: 3", "+ per_million_usd.m.service_tiers.flex: 0.5",
+	}
+	for _, w := range want {
+		if len(got) != 1 || !slices.Contains(got[0].Lines, w) {
+			t.Errorf("missing %s in %v", w, got)
+		}
+	}
+	if h := r.History(1)[0].Differences(); fmt.Sprint(h) != fmt.Sprint(got) {
+		t.Errorf("history %v", h)
+	}
+	old, _ := r.Object(KindPrice, "p")
+	new, _ := r.Object(KindPrice, "q")
+	if d := Compare(old, new); len(d.Lines) != 2+8 || !slices.Contains(d.Lines, "- valid_from: 2026-01-01T00:00:00Z") {
+		t.Errorf("compared: %v", d.Lines)
+	}
+	again := mustParse(t, r.YAML())
+	if c, ds, err := r.Diff(again, true); err != nil || len(ds) != 0 {
+		t.Errorf("its own file changes it: %v %v %v", c, ds, err)
+	}
+	alone := mustParse(t, "version: 1\n"+new.YAML())
+	if len(alone) != 1 || string(alone[0].Spec) != string(new.Spec) {
+		t.Errorf("written alone it is %s, not %s", alone[0].Spec, new.Spec)
+	}
+	undone := rollback(t, r, 3, 1)
+	if len(undone) != 1 || undone[0].Action != ActionDelete || len(r.Prices()) != 1 {
+		t.Errorf("rolled back: %v", undone)
+	}
+	var stored PriceVersion
+	if err := json.Unmarshal(new.Spec, &stored); err != nil || stored.PerMillionUSD["m"].ServiceTiers["flex"] != 500_000_000 {
+		t.Errorf("%+v %v", stored, err)
+	}
+}

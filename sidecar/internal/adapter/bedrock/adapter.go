@@ -1,0 +1,106 @@
+// Package bedrock lets OpenAI-dialect callers use AWS Bedrock. Models that are known to be Claude are invoked in
+// Anthropic's own dialect, which can say more; all others are spoken to through Converse.
+package bedrock
+
+import (
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
+	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
+)
+
+// Codes of the failures made here.
+const (
+	codeUnsupported = "unsupported_parameter"
+	codeInvalid     = "invalid_value"
+)
+
+// Adapter speaks Bedrock's runtime API. It has no state.
+type Adapter struct{}
+
+var _ interface {
+	adapter.Adapter
+	adapter.Speaker
+} = (*Adapter)(nil)
+
+// New returns the adapter.
+func New() *Adapter { return &Adapter{} }
+
+// Speak implements adapter.Speaker: Claude's own dialect is spoken by Claude alone.
+func (*Adapter) Speak(dialect exchange.Dialect, d *exchange.Deployment) adapter.Adapter {
+	if !isClaude(d.Model) {
+		return nil
+	}
+	return claude().Speak(dialect, d)
+}
+
+// Request builds the provider's request, without the credentials. A field that Bedrock has no counterpart for fails with
+// FailUnsupported, a malformed one with FailRequest; Param is its path, such as messages[2].content[0]. Fields that only
+// tune caching or bookkeeping are dropped.
+func (*Adapter) Request(r *exchange.Request, d *exchange.Deployment, _ []byte) (adapter.Call, *exchange.Failure) {
+	if r.Operation != exchange.Chat {
+		return adapter.Call{}, unsupported("model", "Bedrock is asked for chats alone")
+	}
+	if isClaude(d.Model) {
+		return invoke(r, d)
+	}
+	body, f := translate(r, d.Model)
+	if f != nil {
+		return adapter.Call{}, f
+	}
+	verb := "converse"
+	if r.Stream {
+		verb = "converse-stream"
+	}
+	return adapter.Call{Path: path(d.Model, verb), Body: body, Header: []adapter.Field{
+		{Name: "content-type", Value: "application/json"},
+	}}, nil
+}
+
+// Response turns a complete answer into a chat completion. It tells by itself which of the two dialects it is in.
+func (*Adapter) Response(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exchange.Usage, *exchange.Failure) {
+	if isMessage(body) {
+		return claude().Response(r, body, a)
+	}
+	return respond(r, body, a)
+}
+
+// Stream starts translating an event stream.
+func (*Adapter) Stream(r *exchange.Request, a adapter.Annotate) adapter.Stream {
+	return &stream{Stream: newConversation(r, a), r: r, note: a}
+}
+
+// Failure classifies a non-2xx answer.
+func (*Adapter) Failure(status int, h adapter.Header, body []byte) *exchange.Failure {
+	return classify(status, h, body)
+}
+
+// path is where a verb of a model is. Model ids hold colons, and those that are ARNs slashes.
+func path(model, verb string) string {
+	const hex = "0123456789ABCDEF"
+	b := []byte("/model/")
+	for i := range len(model) {
+		switch c := model[i]; {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '-', c == '_', c == '.', c == '~':
+			b = append(b, c)
+		default:
+			b = append(b, '%', hex[c>>4], hex[c&15])
+		}
+	}
+	return string(append(append(b, '/'), verb...))
+}
+
+func unsupported(param, message string) *exchange.Failure {
+	return &exchange.Failure{
+		Kind: exchange.FailUnsupported, Type: "invalid_request_error", Code: codeUnsupported, Param: param,
+		Message: message,
+	}
+}
+
+func invalid(param, message string) *exchange.Failure {
+	return &exchange.Failure{
+		Kind: exchange.FailRequest, Type: "invalid_request_error", Code: codeInvalid, Param: param, Message: message,
+	}
+}
+
+func invalidAnswer(message string) *exchange.Failure {
+	return &exchange.Failure{Kind: exchange.FailInvalid, Message: message}
+}

@@ -1,0 +1,96 @@
+package bedrock
+
+import (
+	"strconv"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
+)
+
+const (
+	// countMax bounds a token count that the provider states. It is far above any window, and sums of it stay in int64.
+	countMax = 1 << 48
+	// rawBytesMax bounds the provider's usage that is kept as it stood; a longer one is not kept.
+	rawBytesMax = 4 << 10
+)
+
+// usageOf reads the usage object of an answer, or of a stream's metadata. inputTokens leaves the cached ones out. Cache
+// writes whose duration is not stated are taken for the usual 5 minutes.
+func usageOf(u, tier gjson.Result) exchange.Usage {
+	use := exchange.Usage{Source: exchange.FromEstimate, ServiceTier: trimmed(tier.Get("type").Str)}
+	if !u.IsObject() || u.Get("outputTokens").Type == gjson.Null {
+		return use
+	}
+	count := func(v gjson.Result) int64 { return min(max(v.Int(), 0), countMax) }
+	var short, long int64
+	u.Get("cacheDetails").ForEach(func(_, v gjson.Result) bool {
+		switch n := count(v.Get("inputTokens")); v.Get("ttl").Str {
+		case "1h":
+			long = min(long+n, countMax)
+		default:
+			short = min(short+n, countMax)
+		}
+		return true
+	})
+	use.Source = exchange.FromProvider
+	use.Tokens = exchange.Tokens{
+		Input:        count(u.Get("inputTokens")),
+		CacheRead:    count(u.Get("cacheReadInputTokens")),
+		CacheWrite5m: max(count(u.Get("cacheWriteInputTokens"))-long, short),
+		CacheWrite1h: long,
+		Output:       count(u.Get("outputTokens")),
+	}
+	if len(u.Raw) <= rawBytesMax {
+		use.Raw = u.Raw
+	}
+	return use
+}
+
+// appendUsage appends a usage object in the caller's dialect: prompt tokens with the cached ones, unlike upstream.
+func appendUsage(dst []byte, t exchange.Tokens) []byte {
+	field := func(name string, n int64) {
+		dst = strconv.AppendInt(append(dst, name...), n, 10)
+	}
+	field(`{"prompt_tokens":`, t.Prompt())
+	field(`,"completion_tokens":`, t.Completion())
+	field(`,"total_tokens":`, t.Total())
+	field(`,"prompt_tokens_details":{"cached_tokens":`, t.CacheRead)
+	field(`,"cache_write_tokens":`, t.CacheWrite5m+t.CacheWrite1h)
+	field(`},"completion_tokens_details":{"reasoning_tokens":`, t.Reasoning)
+	return append(dst, "}}"...)
+}
+
+// appendTier appends the service_tier member of an answer or chunk, nothing when the provider named none.
+func appendTier(dst []byte, tier string) []byte {
+	if tier == "" {
+		return dst
+	}
+	return appendString(append(dst, `,"service_tier":`...), tier)
+}
+
+// finishReason is the caller's word for the provider's stop reason. Unknown ones are an ordinary stop. Reasons that say
+// that the model broke are none: see malformed.
+func finishReason(stop string) string {
+	switch stop {
+	case "max_tokens", "model_context_window_exceeded":
+		return "length"
+	case "tool_use":
+		return "tool_calls"
+	case "guardrail_intervened", "content_filtered":
+		return "content_filter"
+	}
+	return "stop"
+}
+
+// malformed is the failure of an answer whose model did not keep to the form, nil for any other. The tokens are to be
+// paid all the same.
+func malformed(stop string) *exchange.Failure {
+	switch stop {
+	case "malformed_model_output", "malformed_tool_use":
+		return &exchange.Failure{
+			Kind: exchange.FailInvalid, Type: "upstream_error", Code: stop, Message: "the model's output was malformed: " + stop,
+		}
+	}
+	return nil
+}

@@ -1,0 +1,166 @@
+package gemini
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
+	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
+)
+
+// embed builds a request for vectors: batchEmbedContents of the Gemini API, predict of Vertex AI.
+func (a *Adapter) embed(r *exchange.Request, d *exchange.Deployment) (path string, body []byte, f *exchange.Failure) {
+	var texts []string // raw JSON
+	size := ""         // of a vector, "" for the model's own
+	gjson.ParseBytes(r.Body).ForEach(func(k, v gjson.Result) bool {
+		if v.Type == gjson.Null {
+			return true
+		}
+		switch k.Str {
+		case "model", "user":
+		case "encoding_format":
+			if v.Str != "float" && v.Str != "base64" {
+				f = invalid(k.Str, "encoding_format must be float or base64")
+			}
+		case "dimensions":
+			if n, err := strconv.ParseInt(v.Raw, 10, 32); v.Type != gjson.Number || err != nil || n < 1 {
+				f = invalid(k.Str, "dimensions must be a whole number above 0")
+			}
+			size = v.Raw
+		case "input":
+			texts, f = inputs(v)
+		default:
+			f = unsupported(k.Str, fmt.Sprintf("Gemini models cannot honour %s", printable(k.Str)))
+		}
+		if f != nil && f.Kind == exchange.FailUnsupported && slices.Contains(r.AllowDropped, k.Str) && k.Str != "input" {
+			f = nil
+		}
+		return f == nil
+	})
+	switch {
+	case f != nil:
+		return "", nil, f
+	case len(texts) == 0:
+		return "", nil, invalid("input", "input must hold a text")
+	case a.vertex:
+		return a.path(d, ":predict"), predict(texts, size), nil
+	}
+	return a.path(d, ":batchEmbedContents"), batch(a.resource(d.Model), texts, size), nil
+}
+
+// inputs are the texts to embed, as raw JSON.
+func inputs(v gjson.Result) ([]string, *exchange.Failure) {
+	if v.Type == gjson.String {
+		v = gjson.Parse("[" + v.Raw + "]")
+	}
+	if !v.IsArray() {
+		return nil, invalid("input", "input must be a string or an array of strings")
+	}
+	var texts []string
+	for _, e := range v.Array() {
+		if e.Type != gjson.String {
+			return nil, unsupported("input", "Gemini takes texts to embed, no token ids: another model has others")
+		}
+		texts = append(texts, e.Raw)
+	}
+	return texts, nil
+}
+
+func batch(model string, texts []string, size string) []byte {
+	b := []byte(`{"requests":[`)
+	for i, text := range texts {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendString(append(b, `{"model":`...), model)
+		b = append(append(append(b, `,"content":{"parts":[{"text":`...), text...), "}]}"...)
+		if size != "" {
+			b = append(b, `,"outputDimensionality":`+size...)
+		}
+		b = append(b, '}')
+	}
+	return append(b, "]}"...)
+}
+
+// predict has texts that are too long refused: Vertex AI would cut them and say nothing.
+func predict(texts []string, size string) []byte {
+	b := []byte(`{"instances":[`)
+	for i, text := range texts {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(append(append(b, `{"content":`...), text...), '}')
+	}
+	b = append(b, `],"parameters":{"autoTruncate":false`...)
+	if size != "" {
+		b = append(b, `,"outputDimensionality":`+size...)
+	}
+	return append(b, "}}"...)
+}
+
+// vectors turns a complete answer into a list of embeddings.
+func vectors(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exchange.Usage, *exchange.Failure) {
+	use := exchange.Usage{Source: exchange.FromEstimate}
+	answer, f := object(body)
+	if f != nil {
+		return nil, use, f
+	}
+	list, values := answer.Get("embeddings"), "values"
+	if predictions := answer.Get("predictions"); predictions.IsArray() {
+		list, values = predictions, "embeddings.values"
+	}
+	if !list.IsArray() {
+		return nil, use, invalidAnswer("the provider's answer has no embeddings")
+	}
+	packed := gjson.GetBytes(r.Body, "encoding_format").Str == "base64"
+	dst := append(make([]byte, 0, len(body)), `{"object":"list","data":[`...)
+	tokens, counted := int64(0), true
+	for i, e := range list.Array() {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		v := e.Get(values)
+		if !v.IsArray() {
+			return nil, use, invalidAnswer("an embedding of the provider's answer has no values")
+		}
+		dst = appendInt(dst, `{"object":"embedding","index":`, int64(i))
+		dst = append(dst, `,"embedding":`...)
+		if packed {
+			dst = appendPacked(dst, v)
+		} else {
+			dst = append(dst, v.Raw...)
+		}
+		dst = append(dst, '}')
+		n := e.Get("embeddings.statistics.token_count")
+		counted = counted && n.Type == gjson.Number
+		tokens += min(max(n.Int(), 0), countMax)
+	}
+	var c counts
+	switch c.update(answer.Get("usageMetadata")); {
+	case c.stated:
+		use = c.usage()
+	case counted && list.Get("0").Exists():
+		use = exchange.Usage{Source: exchange.FromProvider, Tokens: exchange.Tokens{Input: min(tokens, countMax)}}
+	}
+	dst = appendString(append(dst, `],"model":`...), r.Model)
+	own, use := a(nil, use, adapter.Delivered{})
+	dst = appendInt(dst, `,"usage":{"prompt_tokens":`, use.Prompt())
+	dst = appendInt(dst, `,"total_tokens":`, use.Total())
+	return append(append(append(dst, `},"x_gateway":`...), own...), '}'), use, nil
+}
+
+// appendPacked appends numbers as base64 of little-endian float32, as OpenAI's callers can ask for.
+func appendPacked(dst []byte, values gjson.Result) []byte {
+	var bits []byte
+	values.ForEach(func(_, v gjson.Result) bool {
+		bits = binary.LittleEndian.AppendUint32(bits, math.Float32bits(float32(v.Num)))
+		return true
+	})
+	return append(base64.StdEncoding.AppendEncode(append(dst, '"'), bits), '"')
+}

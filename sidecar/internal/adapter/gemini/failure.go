@@ -1,0 +1,196 @@
+package gemini
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
+	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
+)
+
+const (
+	codeCut    = "stream_truncated"
+	typeServer = "server_error"
+)
+
+// classify says what a non-2xx answer means. Its error may be wrapped in an array.
+func classify(status int, h adapter.Header, body []byte) *exchange.Failure {
+	f := failureOf(status, errorOf(body))
+	if f.RetryAfter == 0 {
+		f.RetryAfter = adapter.Until(strings.TrimSpace(h("retry-after")), adapter.Date(h))
+	}
+	return f
+}
+
+// errorOf is the error object of an answer.
+func errorOf(body []byte) gjson.Result {
+	if !adapter.Valid(body) {
+		return gjson.Result{}
+	}
+	v := gjson.ParseBytes(body)
+	if v.IsArray() {
+		v = v.Get("0")
+	}
+	return v.Get("error")
+}
+
+// reported is the failure of an error object that came inside a 200.
+func reported(detail gjson.Result) *exchange.Failure {
+	status := int(detail.Get("code").Int())
+	if status < 400 || status > 599 {
+		status = 500
+	}
+	return failureOf(status, detail)
+}
+
+// failureOf makes the failure of a status and the provider's error object, which may be missing.
+func failureOf(status int, detail gjson.Result) *exchange.Failure {
+	f := &exchange.Failure{
+		Kind: kindOf(status), Status: status, Type: typeOf(status),
+		Code:    trimmed(detail.Get("status").Str),
+		Message: trimmed(detail.Get("message").Str),
+	}
+	if f.Message == "" && detail.Type == gjson.String {
+		f.Message = trimmed(detail.Str)
+	}
+	if f.Message == "" {
+		f.Message = fmt.Sprintf("the provider answered with status %d", status)
+	}
+	detail.Get("details").ForEach(func(_, d gjson.Result) bool {
+		switch kind := d.Get("@type").Str; {
+		case strings.HasSuffix(kind, ".RetryInfo"):
+			f.RetryAfter = adapter.Until(d.Get("retryDelay").Str, adapter.Date(func(string) string { return "" }))
+		case strings.HasSuffix(kind, ".ErrorInfo") && d.Get("reason").Str != "":
+			f.Code = trimmed(d.Get("reason").Str)
+		}
+		return true
+	})
+	if f.Kind == exchange.FailRequest {
+		refineRequest(f, detail.Get("status").Str)
+	}
+	return f
+}
+
+func kindOf(status int) exchange.FailureKind {
+	switch {
+	case status == 401, status == 402, status == 403:
+		return exchange.FailCredential
+	case status == 404, status == 405:
+		return exchange.FailNotFound
+	case status == 408:
+		return exchange.FailTimeout
+	case status == 409, status == 499: // a conflict passes; cancelled it was by the provider
+		return exchange.FailOverloaded
+	case status == 429:
+		return exchange.FailRateLimited
+	case status >= 400 && status < 500:
+		return exchange.FailRequest
+	case status >= 500:
+		return exchange.FailOverloaded
+	}
+	return exchange.FailInvalid // a redirect, for example: it is not followed with a key
+}
+
+// typeOf is OpenAI's type of an error with that status. The provider has none.
+func typeOf(status int) string {
+	switch {
+	case status == 401:
+		return "authentication_error"
+	case status == 403:
+		return "permission_error"
+	case status == 429:
+		return "rate_limit_error"
+	case status >= 400 && status < 499:
+		return "invalid_request_error"
+	}
+	return typeServer
+}
+
+// refineRequest tells apart what the provider reports as one status. Only reasons and messages say which it is.
+func refineRequest(f *exchange.Failure, status string) {
+	has := func(part string) bool { return strings.Contains(f.Message, part) }
+	switch {
+	case strings.HasPrefix(f.Code, "API_KEY_"):
+		f.Kind = exchange.FailCredential
+	case status == "FAILED_PRECONDITION": // a country or an account that is not served, or has no billing
+		f.Kind = exchange.FailCredential
+	case has("exceeds the maximum number of tokens"), has("input token count"):
+		f.Kind, f.Param, f.Code = exchange.FailContext, "messages", "context_length_exceeded"
+	case has("not enabled for"), has("not supported"), has("does not support"):
+		for _, n := range callersNames {
+			if has(n.provider) {
+				f.Kind, f.Param = exchange.FailUnsupported, n.caller
+				return
+			}
+		}
+	}
+}
+
+// callersNames are the caller's members behind the provider's words for what a model cannot do. The first that fits
+// counts.
+var callersNames = []struct{ provider, caller string }{
+	{"hinking", "reasoning_effort"},
+	{"ogprobs", "logprobs"},
+	{"enalty", "frequency_penalty"},
+	{"ultiple candidates", "n"},
+	{"unction calling", "tools"},
+	{"JSON mode", "response_format"},
+	{"response mime type", "response_format"},
+	{"esponseJsonSchema", "response_format"},
+	{"response_schema", "response_format"},
+	{"eveloper instruction", "messages"},
+}
+
+// Abort appends the error event of a broken stream. It says how much was delivered and whether asking again may help.
+func (s *stream) Abort(dst []byte, f *exchange.Failure) []byte {
+	kind, code, message := caller(f)
+	dst = appendString(append(dst, `data: {"error":{"message":`...), message)
+	dst = appendString(append(dst, `,"type":`...), kind)
+	dst = appendOptional(append(dst, `,"param":`...), f.Param)
+	dst = appendOptional(append(dst, `,"code":`...), code)
+	dst = appendInt(dst, `,"delivered_bytes":`, s.delivered)
+	dst = strconv.AppendBool(append(dst, `,"retryable":`...), f.Kind.Failover() && !f.Final)
+	return append(dst, "}}\n\n"...)
+}
+
+func appendOptional(dst []byte, s string) []byte {
+	if s == "" {
+		return append(dst, "null"...)
+	}
+	return appendString(dst, s)
+}
+
+// caller is what of a failure the caller may see. A failure of our credentials or configuration is not described: the
+// provider's text may quote the key.
+func caller(f *exchange.Failure) (kind, code, message string) {
+	switch f.Kind {
+	case exchange.FailCredential, exchange.FailNotFound:
+		return typeServer, "upstream_misconfigured", "the provider refused the gateway's configuration"
+	}
+	kind, code, message = f.Type, f.Code, f.Message
+	if kind == "" {
+		kind = typeServer
+	}
+	if message == "" {
+		message = "the provider's stream broke"
+	}
+	if code != "" {
+		return kind, code, message
+	}
+	switch f.Kind {
+	case exchange.FailRateLimited:
+		code = "upstream_rate_limited"
+	case exchange.FailOverloaded:
+		code = "upstream_overloaded"
+	case exchange.FailTimeout:
+		code = "upstream_timeout"
+	case exchange.FailCut, exchange.FailConnect:
+		code = codeCut
+	case exchange.FailInvalid:
+		code = "upstream_invalid_response"
+	}
+	return kind, code, message
+}

@@ -1,0 +1,118 @@
+package gemini
+
+import (
+	"strings"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
+)
+
+const (
+	// countMax bounds a token count that the provider states. It is far above any window, and sums of it stay in int64.
+	countMax = 1 << 48
+	// rawMax bounds the usage that is kept as it stood.
+	rawMax = 4 << 10
+)
+
+// counts is usageMetadata. Every event of a stream states the totals so far; the last value of each field counts.
+type counts struct {
+	prompt, tools      int64 // what tools of the provider put into the prompt comes on top of it
+	cached             int64 // part of prompt
+	audio, audioCached int64 // part of prompt, part of cached
+	output, thoughts   int64 // apart from each other
+	audioOut           int64 // part of output
+	tier, raw          string
+	stated             bool
+}
+
+// update takes what u states.
+func (c *counts) update(u gjson.Result) {
+	if !u.IsObject() {
+		return
+	}
+	set := func(to *int64, v gjson.Result) {
+		if v.Type != gjson.Null {
+			*to = min(max(v.Int(), 0), countMax)
+			c.stated = true
+		}
+	}
+	u.ForEach(func(k, v gjson.Result) bool {
+		switch k.Str {
+		case "promptTokenCount":
+			set(&c.prompt, v)
+		case "toolUsePromptTokenCount":
+			set(&c.tools, v)
+		case "cachedContentTokenCount":
+			set(&c.cached, v)
+		case "candidatesTokenCount":
+			set(&c.output, v)
+		case "thoughtsTokenCount":
+			set(&c.thoughts, v)
+		case "promptTokensDetails":
+			set(&c.audio, spoken(v))
+		case "cacheTokensDetails":
+			set(&c.audioCached, spoken(v))
+		case "candidatesTokensDetails":
+			set(&c.audioOut, spoken(v))
+		case "serviceTier", "trafficType":
+			c.tier = tierOf(v.Str)
+		}
+		return true
+	})
+	if c.raw = ""; len(u.Raw) <= rawMax {
+		c.raw = u.Raw
+	}
+}
+
+// spoken is the count of audio tokens among those of several modalities.
+func spoken(v gjson.Result) (n gjson.Result) {
+	v.ForEach(func(_, e gjson.Result) bool {
+		if e.Get("modality").Str == "AUDIO" {
+			n = e.Get("tokenCount")
+		}
+		return true
+	})
+	return n
+}
+
+// tierOf is a tier in the words that callers ask for it. Vertex AI calls it a type of traffic.
+func tierOf(name string) string {
+	tier := strings.ToLower(name)
+	switch {
+	case tier == "on_demand":
+		return "standard"
+	case strings.HasPrefix(tier, "on_demand_"):
+		return strings.TrimPrefix(tier, "on_demand_")
+	}
+	return strings.TrimPrefix(trimmed(tier), "service_tier_")
+}
+
+// usage is what is to be paid, as far as it was stated. What was thought is output too.
+func (c *counts) usage() exchange.Usage {
+	if !c.stated {
+		return exchange.Usage{Source: exchange.FromEstimate, ServiceTier: c.tier}
+	}
+	prompt, cached := c.prompt+c.tools, min(c.cached, c.prompt)
+	audio := min(max(c.audio-c.audioCached, 0), c.prompt-cached)
+	audioOut := min(c.audioOut, c.output)
+	return exchange.Usage{
+		Tokens: exchange.Tokens{
+			Input: prompt - cached - audio, CacheRead: cached, InputAudio: audio,
+			Output: c.output - audioOut + c.thoughts, OutputAudio: audioOut, Reasoning: c.thoughts,
+		},
+		Source: exchange.FromProvider, ServiceTier: c.tier, Raw: c.raw,
+	}
+}
+
+// appendUsage appends a usage object in the caller's dialect.
+func appendUsage(dst []byte, t exchange.Tokens) []byte {
+	dst = appendInt(dst, `{"prompt_tokens":`, t.Prompt())
+	dst = appendInt(dst, `,"completion_tokens":`, t.Completion())
+	dst = appendInt(dst, `,"total_tokens":`, t.Total())
+	dst = appendInt(dst, `,"prompt_tokens_details":{"cached_tokens":`, t.CacheRead)
+	dst = appendInt(dst, `,"audio_tokens":`, t.InputAudio)
+	dst = appendInt(dst, `},"completion_tokens_details":{"reasoning_tokens":`, t.Reasoning)
+	dst = appendInt(dst, `,"audio_tokens":`, t.OutputAudio)
+	return append(dst, "}}"...)
+}
