@@ -29,6 +29,7 @@ var forbidden = []struct{ from, to, why string }{
 	{"sidecar/internal/exchange", "sidecar/internal", "nouns are a leaf"},
 	{"sidecar/internal/sse", "sidecar", "framing is a leaf"},
 	{"sidecar/internal/jsonseq", "sidecar", "framing is a leaf"},
+	{"sidecar/internal/eventstream", "sidecar", "framing is a leaf"},
 	{"sidecar/internal/adapter", "sidecar/internal/relay", "adapters own no connection"},
 	{"sidecar/internal/adapter", "sidecar/internal/gateway", "adapters know nothing of callers' connections"},
 	{"sidecar/internal/adapter", "sidecar/internal/credential", "adapters make calls; what needs time or network to authorize them comes later"},

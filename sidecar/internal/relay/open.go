@@ -166,7 +166,11 @@ func (a *attempt) synthesise(s *Stream, body []byte, ad adapter.Adapter, r *exch
 	if f != nil {
 		return f
 	}
-	s.st = newReplay(body, usage, r.IncludeUsage)
+	if own, ok := ad.(adapter.Replayer); ok {
+		s.st = own.Replay(r, body, usage)
+	} else {
+		s.st = newReplay(body, usage, r.IncludeUsage)
+	}
 	if foreign {
 		s.st = face.Translate(r, s.st)
 	}

@@ -26,7 +26,7 @@ func (n *Native) Request(r *exchange.Request, d *exchange.Deployment, secret []b
 	if path == "" {
 		return adapter.Call{}, unsupported("model", "the provider does not count tokens")
 	}
-	if r.Query != "" {
+	if r.Query != "" && n.host.Path == nil { // other hosts know no ?beta=true, and their own clients leave it out
 		path += "?" + r.Query
 	}
 	betas := n.host.betas(r.Betas)

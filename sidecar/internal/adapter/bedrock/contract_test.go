@@ -90,6 +90,11 @@ type played struct {
 // play sends an answer, in pieces, as a provider would, and relays it.
 func play(t testing.TB, raw []byte, stream bool, size func() int) played {
 	t.Helper()
+	return playTo(t, New(), raw, chat(stream), size)
+}
+
+func playTo(t testing.TB, ad adapter.Adapter, raw []byte, r *exchange.Request, size func() int) played {
+	t.Helper()
 	provider := func(c net.Conn) {
 		defer func() { _ = c.Close() }()
 		r, err := http.ReadRequest(bufio.NewReader(c))
@@ -110,8 +115,8 @@ func play(t testing.TB, raw []byte, stream bool, size func() int) played {
 		go provider(theirs)
 		return mine, nil
 	}})
-	r := chat(stream)
-	ans, f := c.Open(&relay.Canceller{}, relay.Upstream{BaseURL: "http://bedrock.test"}, adapter.Call{Path: "/", Body: []byte("{}")}, stream, New(), r, note)
+	call := adapter.Call{Path: "/", Body: []byte("{}")}
+	ans, f := c.Open(&relay.Canceller{}, relay.Upstream{BaseURL: "http://bedrock.test"}, call, r.Stream, ad, r, note)
 	if f != nil {
 		return played{failure: f, usage: ans.Usage}
 	}

@@ -140,25 +140,7 @@ func (t *translation) member(name string, v gjson.Result) *exchange.Failure {
 // unlessHarmless refuses what Bedrock has no counterpart for, except for values that ask for nothing. Members nobody
 // knows are refused too: to drop one silently would change what the caller asked for.
 func unlessHarmless(name string, v gjson.Result) *exchange.Failure {
-	harmless := false
-	switch name {
-	case "n":
-		if v.Type != gjson.Number {
-			return invalid(name, "n must be a number")
-		}
-		harmless = v.Num == 1
-	case "logprobs", "store":
-		harmless = v.Type == gjson.False
-	case "frequency_penalty", "presence_penalty", "top_logprobs":
-		harmless = v.Type == gjson.Number && v.Num == 0
-	case "logit_bias":
-		harmless = v.IsObject() && compact(v) == "{}"
-	case "modalities":
-		harmless = compact(v) == `["text"]`
-	case "verbosity":
-		harmless = v.Str == "medium"
-	}
-	if harmless {
+	if adapter.Harmless(name, v) {
 		return nil
 	}
 	return unsupported(name, fmt.Sprintf("Bedrock cannot honour %s", printable(name)))

@@ -126,8 +126,8 @@ func vectors(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exch
 			dst = append(dst, ',')
 		}
 		v := e.Get(values)
-		if !v.IsArray() {
-			return nil, use, invalidAnswer("an embedding of the provider's answer has no values")
+		if !isVector(v) {
+			return nil, use, invalidAnswer("an embedding of the provider's answer is no list of numbers")
 		}
 		dst = appendInt(dst, `{"object":"embedding","index":`, int64(i))
 		dst = append(dst, `,"embedding":`...)
@@ -153,6 +153,15 @@ func vectors(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exch
 	dst = appendInt(dst, `,"usage":{"prompt_tokens":`, use.Prompt())
 	dst = appendInt(dst, `,"total_tokens":`, use.Total())
 	return append(append(append(dst, `},"x_gateway":`...), own...), '}'), use, nil
+}
+
+func isVector(v gjson.Result) bool {
+	fine := v.IsArray()
+	v.ForEach(func(_, n gjson.Result) bool {
+		fine = fine && n.Type == gjson.Number && math.Abs(n.Num) <= math.MaxFloat32
+		return fine
+	})
+	return fine
 }
 
 // appendPacked appends numbers as base64 of little-endian float32, as OpenAI's callers can ask for.

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -145,12 +146,12 @@ type relayed struct {
 // overRelay sends a request to a server that answers raw, cut as size says, and reads the answer to its end.
 func overRelay(t *testing.T, raw []byte, size func() int, r *exchange.Request) relayed {
 	t.Helper()
-	client := relay.NewClient(relay.Config{Dial: func(context.Context, string, string) (net.Conn, error) {
-		near, far := net.Pipe() // every write is a read of its own
-		t.Cleanup(func() { _ = far.Close() })
-		go answerWith(far, raw, size)
-		return near, nil
-	}})
+	near, far := net.Pipe() // every write is a read of its own
+	client := relay.NewClient(relay.Config{Dial: func(context.Context, string, string) (net.Conn, error) { return near, nil }})
+	var server sync.WaitGroup
+	server.Go(func() { answerWith(far, raw, size) })
+	defer server.Wait()
+	defer func() { _ = near.Close() }()
 	var cancel relay.Canceller
 	d := &exchange.Deployment{Provider: "compatible", Model: "real"}
 	r.Body = []byte(`{"model":"smart","messages":[],"input":"x"}`)

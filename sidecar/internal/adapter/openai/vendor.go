@@ -19,6 +19,7 @@ type ways struct {
 	strict  bool              // it refuses members of messages that OpenAI does not have
 	shortID bool              // ids of tool calls must be nine letters and digits
 	stops   bool              // stop must be a list
+	system  bool              // a developer's message is a system's
 	schema  bool              // it cannot hold an answer to a JSON schema
 }
 
@@ -70,15 +71,15 @@ const azureNewCap = "2024-09-01"
 
 // vendors are the servers whose ways are known, by the deployment's vendor. The names stand in quotad's registry too.
 var vendors = map[string]*ways{
-	"vllm":     {limit: oldCap, refuses: hosted},
-	"sglang":   {limit: oldCap, refuses: hosted},
-	"llamacpp": {limit: oldCap, refuses: hosted, stops: true},
+	"vllm":     {limit: oldCap, refuses: hosted, system: true},
+	"sglang":   {limit: oldCap, refuses: hosted, system: true},
+	"llamacpp": {limit: oldCap, refuses: hosted, stops: true, system: true},
 	"ollama": {
-		limit:   oldCap,
+		limit: oldCap, system: true,
 		refuses: and(hosted, "n", "tool_choice", "parallel_tool_calls", "logit_bias"),
 	},
 	"mistral": {
-		limit: oldCap, mute: true, strict: true, shortID: true,
+		limit: oldCap, mute: true, strict: true, shortID: true, system: true,
 		names:   map[string]string{"seed": "random_seed", "dimensions": "output_dimension"},
 		refuses: and(hosted, "logprobs", "top_logprobs", "logit_bias"),
 		forgets: bookkeeping,
@@ -88,7 +89,7 @@ var vendors = map[string]*ways{
 		refuses: []string{"n", "logprobs", "top_logprobs", "logit_bias", "prediction", "modalities", "audio", "web_search_options", "verbosity", "moderation", "store"},
 	},
 	"deepseek": {
-		limit: oldCap, schema: true,
+		limit: oldCap, schema: true, system: true,
 		refuses: and(hosted, "n", "seed", "logit_bias", "parallel_tool_calls"),
 	},
 	"xai": {

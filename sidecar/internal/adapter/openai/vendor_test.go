@@ -66,6 +66,8 @@ func TestVendors(t *testing.T) {
 		"xai, reasons":            {named(vendor("xai"), "grok-4"), `{"stop":"x"}`, false, "", "stop"},
 		"xai, does not reason":    {named(vendor("xai"), "grok-4-fast-non-reasoning"), `{"stop":"x"}`, false, `{"stop":"x","max_completion_tokens":9}`, ""},
 		"xai, penalty of nothing": {named(vendor("xai"), "grok-4"), `{"presence_penalty":0}`, false, `{"max_completion_tokens":9}`, ""},
+		"a developer":             {vendor("vllm"), `{"messages":[{"content":"developer","role":"developer"},{"role":"user","content":"x"}]}`, false, `{"messages":[{"content":"developer","role":"system"},{"role":"user","content":"x"}],"max_tokens":9}`, ""},
+		"a developer, elsewhere":  {vendor(""), `{"messages":[{"role":"developer","content":"d"}]}`, false, `{"messages":[{"role":"developer","content":"d"}],"max_tokens":9}`, ""},
 		"openrouter":              {vendor("openrouter"), `{"logit_bias":{"1":2},"reasoning":{"effort":"low"}}`, false, `{"logit_bias":{"1":2},"reasoning":{"effort":"low"},"max_tokens":9}`, ""},
 		"gemini":                  {vendor("gemini-openai"), `{"user":"u","n":2}`, false, `{"n":2,"max_tokens":9}`, ""},
 		"gemini, bias":            {vendor("gemini-openai"), `{"logit_bias":{"1":2}}`, false, "", "logit_bias"},
