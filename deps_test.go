@@ -42,6 +42,9 @@ var forbidden = []struct{ from, to, why string }{
 	{"sidecar/breaker", "sidecar/internal", "the simulator drives it without the sidecar"},
 	{"bench/fakeprovider", "sidecar", "a witness shares no code with the accused"},
 	{"bench/fakeprovider", "quotad", "a witness shares no code with the accused"},
+	{"bench/wire/cost", "sidecar", "a witness shares no code with the accused"},
+	{"bench/wire/cost", "quotad", "a witness shares no code with the accused"},
+	{"quotad/internal/pricelist", "quotad/internal/replica", "it reads files, and knows the registry's nouns alone"},
 }
 
 const module = "github.com/sluice-gateway/sluice/"

@@ -2,8 +2,12 @@ package cost
 
 import (
 	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -152,4 +156,55 @@ func TestNano(t *testing.T) {
 	if _, err := (Price{Rates: Rates{Input: "much"}}).Nano(Usage{Input: 1}); err == nil {
 		t.Error("a price in words was taken")
 	}
+}
+
+var update = flag.Bool("update", false, "rewrite the table in docs/prices.md")
+
+// TestTableIsDocumented: docs/prices.md has the table as it is.
+func TestTableIsDocumented(t *testing.T) {
+	const file, begin, end = "../../../docs/prices.md", "cost -update -->\n", "<!-- end -->"
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(b), begin)
+	_, after, ended := strings.Cut(rest, end)
+	if !ok || !ended {
+		t.Fatal("docs/prices.md has no place for the table")
+	}
+	want := before + begin + markdown() + end + after
+	switch {
+	case want == string(b):
+	case !*update:
+		t.Error("docs/prices.md is not what the table says: run go test ./bench/wire/cost -update")
+	default:
+		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// markdown is the table for people.
+func markdown() string {
+	var out strings.Builder
+	out.WriteString("| usage of | prompt | cached, in the prompt? | output | reasoning, in the output? |\n|---|---|---|---|---|\n")
+	in := func(names []string, is bool) string {
+		switch {
+		case len(names) == 0:
+			return "not told"
+		case is:
+			return "yes: `" + names[0] + "`"
+		}
+		return "no, added: `" + names[0] + "`"
+	}
+	for _, name := range slices.Sorted(maps.Keys(Table)) {
+		row := Table[name]
+		prompt := "`" + strings.Join(append(slices.Clone(row.Prompt), row.PromptToo...), "` + `") + "`"
+		output := "`" + row.Completion[0] + "`"
+		if row.TotalTells {
+			output = "`" + row.Total[0] + "` less the prompt"
+		}
+		fmt.Fprintf(&out, "| %s | %s | %s | %s | %s |\n", row.Who, prompt, in(row.Read, row.CacheIn), output, in(row.Reasoning, row.ReasoningIn))
+	}
+	return out.String()
 }

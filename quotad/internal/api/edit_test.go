@@ -201,6 +201,33 @@ func TestSpecNumbersAreExact(t *testing.T) {
 	}
 }
 
+// TestPriceAsText: a price that is sent as text arrives with every digit.
+func TestPriceAsText(t *testing.T) {
+	p := newPlane(t)
+	p.apply(orgYAML)
+	const text = `{"valid_from":"2027-01-01","per_million_usd":{"mid":{"input":1234567.123456789,"service_tiers":{"flex":0.123456789}}}}`
+	call(p, client.PutPrice, &adminv1.PutPriceRequest{Version: "p2", SpecJson: text})
+	p.node.View(func(m *replica.Machine) {
+		for _, v := range m.Registry.Prices() {
+			if e := v.PerMillionUSD["mid"]; v.ID == "p2" && (e.Input != 1_234_567_123_456_789 || e.ServiceTiers["flex"] != 123_456_789) {
+				t.Errorf("price: %+v", e)
+			}
+		}
+		if len(m.Registry.Prices()) != 2 {
+			t.Error("the price is not there")
+		}
+	})
+	for want, m := range map[string]*adminv1.PutPriceRequest{
+		"spec_json: give it or spec, not both": {Version: "p3", SpecJson: text, Spec: spec(t, nil)},
+		"is not JSON":                          {Version: "p3", SpecJson: "{"},
+		"never edited":                         {Version: "p2", SpecJson: strings.Replace(text, "1234567", "7", 1)},
+	} {
+		if e := refusal(p, client.PutPrice, m); !strings.Contains(e.Message(), want) {
+			t.Errorf("got %v, want %s", e, want)
+		}
+	}
+}
+
 func TestGetUnknownKind(t *testing.T) {
 	p := newPlane(t)
 	p.apply(orgYAML)

@@ -3,6 +3,9 @@ package usage
 import (
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
 	usagev1 "github.com/sluice-gateway/sluice/proto/gen/usage/v1"
 )
 
@@ -43,5 +46,45 @@ func TestPlatformPays(t *testing.T) {
 				t.Errorf("rows %v", got)
 			}
 		})
+	}
+}
+
+// TestKindsAreKeptAndSummed: an event comes back from its line as it was, and a row sums every kind of tokens there is.
+func TestKindsAreKeptAndSummed(t *testing.T) {
+	e := event(7)
+	e.ServiceTier, e.RawUsage = "flex", []byte(`{"prompt_tokens":"3"}`)
+	e.Tokens = &usagev1.Tokens{}
+	fields := e.GetTokens().ProtoReflect().Descriptor().Fields()
+	for i := range fields.Len() {
+		e.Tokens.ProtoReflect().Set(fields.Get(i), protoreflect.ValueOfInt64(int64(i+1)))
+	}
+	line, err := encode(3, e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seq, again, err := decode(line)
+	if err != nil || seq != 3 || !proto.Equal(e, again) {
+		t.Errorf("written %v, read %v, %v", e, again, err)
+	}
+	rs := rows{}
+	rs.add(e)
+	rs.add(again)
+	for _, r := range rs {
+		for i := range fields.Len() {
+			if got := r.GetTokens().ProtoReflect().Get(fields.Get(i)).Int(); got != 2*int64(i+1) {
+				t.Errorf("%s: %d, want %d", fields.Get(i).Name(), got, 2*(i+1))
+			}
+		}
+	}
+	// The platform pays for whatever was used, whichever kind it was of.
+	for i := range fields.Len() {
+		lone := event(0)
+		lone.PlatformPays, lone.Tokens = true, &usagev1.Tokens{}
+		lone.GetTokens().ProtoReflect().Set(fields.Get(i), protoreflect.ValueOfInt64(1))
+		rs := rows{}
+		rs.add(lone)
+		if name := fields.Get(i).Name(); (len(rs) == 2) != (name != "reasoning") { // which is a part of the output
+			t.Errorf("%s alone made %d rows", name, len(rs))
+		}
 	}
 }

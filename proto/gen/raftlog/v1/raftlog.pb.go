@@ -502,7 +502,7 @@ func (*Tick) Descriptor() ([]byte, []int) {
 type Upgrade struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// 0: as the first version does. 1: nodes that come and go, restores, run budgets, limits of end users and deployments,
-	// currencies; what a sidecar alone may use ends later, and is charged.
+	// currencies, prices of more kinds, and those kinds in usage; what a sidecar alone may use ends later, and is charged.
 	Level         uint32 `protobuf:"varint,1,opt,name=level,proto3" json:"level,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

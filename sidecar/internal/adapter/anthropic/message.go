@@ -8,6 +8,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
@@ -142,6 +143,7 @@ func toolUse(at string, call gjson.Result) ([]byte, *exchange.Failure) {
 // toolID makes an id of another vendor fit for Anthropic, which takes only letters, digits, _ and -. The same id
 // always becomes the same, so that results still find their calls; the hash keeps different ids apart.
 func toolID(id string) string {
+	id = adapter.PlainCallID(id)
 	fits := func(c rune) bool {
 		return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-'
 	}

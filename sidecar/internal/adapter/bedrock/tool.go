@@ -9,6 +9,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
@@ -205,6 +206,7 @@ func (b *toolbox) finish(t *translation) ([]byte, *exchange.Failure) {
 // digits for Mistral's. The same id always becomes the same, so that results still find their calls; the hash keeps
 // different ids apart.
 func (t *translation) toolID(id string) string {
+	id = adapter.PlainCallID(id)
 	most, marks := 64, "_-"
 	exact := strings.Contains(t.model, "mistral.")
 	if exact {

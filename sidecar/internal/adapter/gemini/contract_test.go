@@ -1,6 +1,7 @@
 package gemini_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -8,6 +9,7 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -95,7 +97,7 @@ func TestFixtures(t *testing.T) {
 	}
 }
 
-// upstream is a provider that answers each connection with raw, cut into writes.
+// upstream is a provider that answers each request with raw, cut into writes.
 type upstream struct {
 	client *relay.Client
 	raw    []byte
@@ -104,9 +106,10 @@ type upstream struct {
 
 func newUpstream(t *testing.T) *upstream {
 	u := &upstream{}
-	u.client = relay.NewClient(relay.Config{Dial: func(context.Context, string, string) (net.Conn, error) {
+	// No connection serves twice: whether one still stands takes a moment to find out where it is no socket.
+	u.client = relay.NewClient(relay.Config{IdleAge: 1, Dial: func(context.Context, string, string) (net.Conn, error) {
 		near, far := net.Pipe()
-		go u.serve(far, u.raw, u.cuts)
+		go u.serve(far)
 		return near, nil
 	}})
 	ctx, stop := context.WithCancel(context.Background())
@@ -121,23 +124,27 @@ func newUpstream(t *testing.T) *upstream {
 	return u
 }
 
-func (u *upstream) serve(c net.Conn, raw []byte, cuts []int) {
+// serve answers one request after the other, until the answer says that it is the last.
+func (u *upstream) serve(c net.Conn) {
 	defer func() { _ = c.Close() }()
-	var head []byte
-	for p := make([]byte, 4096); !bytes.Contains(head, []byte("\r\n\r\n{")); {
-		n, err := c.Read(p)
+	for in := bufio.NewReader(c); ; {
+		r, err := http.ReadRequest(in)
 		if err != nil {
 			return
 		}
-		head = append(head, p[:n]...)
-	}
-	go func() { _, _ = io.Copy(io.Discard, c) }() // the rest of the request, if it came in pieces
-	from := 0
-	for _, to := range append(cuts[:len(cuts):len(cuts)], len(raw)) {
-		if _, err := c.Write(raw[from:to]); err != nil {
+		if _, err := io.Copy(io.Discard, r.Body); err != nil {
 			return
 		}
-		from = to
+		raw, from := u.raw, 0
+		for _, to := range append(u.cuts[:len(u.cuts):len(u.cuts)], len(raw)) {
+			if _, err := c.Write(raw[from:to]); err != nil {
+				return
+			}
+			from = to
+		}
+		if bytes.Contains(raw, []byte("Connection: close")) {
+			return
+		}
 	}
 }
 

@@ -64,8 +64,23 @@ func TestClaudeFailure(t *testing.T) {
 			t.Errorf("%s: %+v", body, f)
 		}
 	}
-	if _, ok := claude.(adapter.Speaker); !ok {
-		t.Error("callers of the Messages API are not served as they are")
+}
+
+// TestClaudeCounts: callers of the Messages API are served as they are, and tokens are counted by a model of its own name.
+func TestClaudeCounts(t *testing.T) {
+	d := &exchange.Deployment{Model: "claude-mid", Project: "p", Region: "eu"}
+	claude, ok := gemini.NewVertex().For(d).(adapter.Speaker)
+	if !ok {
+		t.Fatal("it speaks chat alone")
+	}
+	r := &exchange.Request{
+		Operation: exchange.CountTokens, Dialect: exchange.MessagesDialect, Model: "smart",
+		Native: []byte(`{"model":"smart","messages":[]}`),
+	}
+	call, f := claude.Speak(exchange.MessagesDialect, d).Request(r, d, nil)
+	if f != nil || call.Path != "/projects/p/locations/eu/publishers/anthropic/models/count-tokens:rawPredict" ||
+		!strings.Contains(string(call.Body), `"model":"claude-mid"`) {
+		t.Errorf("%+v, %s %s", f, call.Path, call.Body)
 	}
 }
 

@@ -150,26 +150,10 @@ func (t *translation) member(name string, v gjson.Result) *exchange.Failure {
 	case "service_tier":
 		return t.serviceTier(v)
 	}
-	return unlessHarmless(name, v)
-}
-
-// unlessHarmless refuses what Gemini has no counterpart for, except for values that ask for nothing. Members nobody
-// knows are refused too: to drop one silently would change what the caller asked for.
-func unlessHarmless(name string, v gjson.Result) *exchange.Failure {
-	harmless := false
-	switch name {
-	case "store":
-		harmless = v.Type == gjson.False
-	case "logit_bias":
-		harmless = v.IsObject() && compact(v) == "{}"
-	case "modalities":
-		harmless = compact(v) == `["text"]`
-	case "verbosity":
-		harmless = v.Str == "medium"
-	}
-	if harmless {
+	if adapter.Harmless(name, v) {
 		return nil
 	}
+	// Members nobody knows are refused too: to drop one silently would change what the caller asked for.
 	return unsupported(name, fmt.Sprintf("Gemini models cannot honour %s", printable(name)))
 }
 

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
+
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 )
 
 // foreign are the names of members that servers put into messages and OpenAI does not know. Callers send them back with
@@ -14,7 +16,7 @@ var foreign = [...]string{"reasoning_content", "reasoning_details", "reasoning",
 // is seen without taking them apart.
 func (q *request) messages(v span) {
 	raw := q.r.Body[v.from:v.to]
-	calls := q.w.shortID && bytes.Contains(raw, []byte(`"tool_call`))
+	calls := q.w.shortID && bytes.Contains(raw, []byte(`"tool_call`)) || bytes.Contains(raw, []byte(adapter.SignatureMark))
 	roles := q.w.system && bytes.Contains(raw, []byte(`"developer"`))
 	if !calls && !roles && (!q.w.strict || !holdsForeign(raw)) {
 		return
@@ -79,10 +81,16 @@ func isForeign(name string) bool {
 	return false
 }
 
-// shorten makes an id of a call fit for a server that takes nine letters and digits and nothing else.
+// shorten takes a signature off the id of a call, and makes it fit for a server that takes nine letters and digits and
+// nothing else.
 func (q *request) shorten(v span) {
-	if id := text(q.r.Body, v); q.w.shortID && id != "" && !isShort(id) {
-		q.edits.set(v, `"`, shortID(id), `"`)
+	id := text(q.r.Body, v)
+	plain := adapter.PlainCallID(id)
+	switch {
+	case q.w.shortID && plain != "" && !isShort(plain):
+		q.edits.set(v, `"`, shortID(plain), `"`)
+	case plain != id:
+		q.edits.set(v, string(quote(plain)))
 	}
 }
 
