@@ -9,7 +9,7 @@ DEVFLAGS  = $(OFFSET:%=-offset %) -upstream "$(UPSTREAM)" -model "$(MODEL)"
 LDFLAGS   = -ldflags "-X main.version=$(VERSION)"
 
 .DEFAULT_GOAL := help
-.PHONY: help build run up test test-race test-system test-sdk sim sim-mutants bench-quota fuzz lint gen check
+.PHONY: help build run up test test-race test-system test-wire test-sdk sim sim-mutants bench-quota fuzz lint gen check
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,6 +32,9 @@ test-race: ## the same under the race detector; needs a C compiler
 
 test-system: build ## the long whole-system suite with real processes
 	@SLUICE_SYSTEM=1 $(GO) test -count=1 -timeout 45m -v ./bench/system/...
+
+test-wire: ## every recorded provider answer through real processes, for callers of every dialect, and docs/providers.md
+	@$(GO) test -count=1 -timeout 10m ./bench/wire
 
 test-sdk: ## unmodified SDKs against a running sidecar: Go, and Node and Python where they are installed
 	@bench/sdk/run

@@ -28,6 +28,7 @@ type play struct {
 	raw    []byte
 	cut    cut
 	closes bool
+	script func(net.Conn) // instead of raw; the connection ends with it
 }
 
 // provider is a server of raw answers. Which one a request gets stands at the start of its path.
@@ -122,6 +123,10 @@ func (p *provider) serve(c net.Conn) {
 		pl, known := p.plays[name]
 		p.asked[name] = append(p.asked[name], &asked{req.Method, "/" + rest, req.Header, body})
 		p.mu.Unlock()
+		if pl.script != nil {
+			pl.script(c)
+			return
+		}
 		if !known || !pl.write(c) || pl.closes {
 			return
 		}

@@ -57,6 +57,7 @@ type stack struct {
 	plane, admin    string
 	url, ops        string // of the sidecar
 	client          *http.Client
+	missing         map[string]bool // dialects and providers that the sidecar does not have
 }
 
 // start brings both up with an organisation and the secrets of its credentials.
@@ -84,7 +85,45 @@ func start(t *testing.T, org string, secrets map[string]string) *stack {
 		t.Fatalf("ready line %q: %v", s.sidecar.ready, err)
 	}
 	s.url = strings.TrimSuffix(s.url, ",")
+	s.eventually("the configuration", func() bool { return get(s.ops+"/readyz") == "ready\n" })
 	s.eventually("the sidecar's session", func() bool { return strings.Contains(get(s.ops+"/metrics"), "\nsluice_quotad_connected 1\n") })
+	return s
+}
+
+// launch brings up a stack with an organisation of targets, waits until the sidecar has their secrets, and finds out what
+// it does not have.
+func launch(t *testing.T, p *provider, targets []target, chains map[string][2]string) *stack {
+	t.Helper()
+	probes := map[string]target{}
+	for _, x := range targets {
+		name := "probe-" + x.provider
+		probes[x.provider] = target{name, p.base(name), x.deployment}
+		p.will(name, play{raw: answer("503 Busy", "application/json", "{}")})
+	}
+	for _, probe := range probes {
+		targets = append(targets, probe)
+	}
+	org, secrets := organisation(targets, chains)
+	s := start(t, org, secrets)
+	s.missing = map[string]bool{}
+	for _, d := range dialects() {
+		if got := s.do(t, d.path, "{}"); got.status == http.StatusNotFound {
+			s.missing[d.name] = true
+		}
+	}
+	plain := &fixture{}
+	for name, probe := range probes {
+		s.eventually("an answer of "+name, func() bool {
+			s.do(t, "/v1/chat/completions", chatBody(plain, probe.name, false))
+			s.missing[name] = strings.Contains(s.sidecar.text(), fmt.Sprintf(`provider \"%s\" is not known to this version`, name))
+			return s.missing[name] || len(p.requests(probe.name)) > 0
+		})
+	}
+	for name, is := range s.missing {
+		if is {
+			t.Logf("MISSING: the sidecar has no %s", name)
+		}
+	}
 	return s
 }
 

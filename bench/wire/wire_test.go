@@ -3,7 +3,6 @@ package wire
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -46,7 +45,7 @@ func TestFixtures(t *testing.T) {
 			}
 			for _, c := range chosenCuts() {
 				s := scene{f, d, c}
-				p.will(s.name(), play{f.raw, c, f.closes})
+				p.will(s.name(), play{raw: f.raw, cut: c, closes: f.closes})
 				scenes = append(scenes, s)
 				targets = append(targets, target{s.name(), p.base(s.name()) + under(f), deploymentOf(f, d)})
 			}
@@ -55,15 +54,13 @@ func TestFixtures(t *testing.T) {
 	for _, s := range scenes {
 		if s.d.name == "chat" && s.c == whole && s.f.API != "embeddings" && s.f.Want.Error != nil {
 			first := target{"first-" + s.f.id(), p.base("first-"+s.f.id()) + under(s.f), deploymentOf(s.f, s.d)}
-			p.will(first.name, play{s.f.raw, split, s.f.closes})
+			p.will(first.name, play{raw: s.f.raw, cut: split, closes: s.f.closes})
 			targets = append(targets, first)
 			chains["chain-"+s.f.id()] = [2]string{first.name, second.name}
 		}
 	}
-	targets = append(targets, probes(p, targets)...)
-	org, secrets := organisation(targets, chains)
-	st := start(t, org, secrets)
-	missing := st.missing(t, targets)
+	st := launch(t, p, targets, chains)
+	missing := st.missing
 
 	t.Run("replay", func(t *testing.T) {
 		for _, s := range scenes {
@@ -117,46 +114,6 @@ func skipMissing(t *testing.T, missing map[string]bool, names ...string) {
 	}
 }
 
-// probes are one target for each provider: a request to it tells whether the sidecar has that.
-func probes(p *provider, targets []target) (out []target) {
-	seen := map[string]bool{}
-	for _, x := range targets {
-		if !seen[x.provider] {
-			seen[x.provider] = true
-			name := "probe-" + x.provider
-			p.will(name, play{raw: answer("404 Not Found", "application/json", "{}")})
-			out = append(out, target{name, p.base(name), x.deployment})
-		}
-	}
-	return out
-}
-
-// missing are the dialects and providers that the sidecar does not have.
-func (s *stack) missing(t *testing.T, targets []target) map[string]bool {
-	t.Helper()
-	none := map[string]bool{}
-	for _, d := range dialects() {
-		if got := s.do(t, d.path, "{}"); got.status == http.StatusNotFound {
-			none[d.name] = true
-		}
-	}
-	for _, x := range targets {
-		if !strings.HasPrefix(x.name, "probe-") {
-			continue
-		}
-		s.do(t, "/v1/chat/completions", object(map[string]any{
-			"model": x.name, "max_tokens": 9, "messages": []any{map[string]any{"role": "user", "content": "?"}},
-		}))
-		if strings.Contains(s.sidecar.text(), fmt.Sprintf(`provider \"%s\" is not known to this version`, x.provider)) {
-			none[x.provider] = true
-		}
-	}
-	for name := range none {
-		t.Logf("MISSING: the sidecar has no %s", name)
-	}
-	return none
-}
-
 // replay asks for one scene and judges what comes.
 func (s *stack) replay(t *testing.T, p *provider, sc scene) {
 	asked := sc.c != split
@@ -169,7 +126,7 @@ func (s *stack) replay(t *testing.T, p *provider, sc scene) {
 	if len(requests) == 0 {
 		t.Fatalf("the provider was not asked: %d %s", got.status, got.body)
 	}
-	judgeRequest(t, sc.f, requests)
+	judgeRequest(t, sc.f, deploymentOf(sc.f, sc.d), requests)
 	got.own = sc.f.API == sc.d.name
 	read(t, got)
 	judge(t, sc.f, sc.d, got, asked)
@@ -179,7 +136,7 @@ func (s *stack) replay(t *testing.T, p *provider, sc scene) {
 }
 
 // judgeRequest: the provider is asked once, in a body of its own words, without the caller's key.
-func judgeRequest(t *testing.T, f *fixture, requests []*asked) {
+func judgeRequest(t *testing.T, f *fixture, d deployment, requests []*asked) {
 	t.Helper()
 	if len(requests) != 1 {
 		// A refused token may be renewed, once.
@@ -190,6 +147,10 @@ func judgeRequest(t *testing.T, f *fixture, requests []*asked) {
 	r := requests[0]
 	if r.method != http.MethodPost || !json.Valid(r.body) || bytes.Contains(r.body, []byte(f.id()+"--")) {
 		t.Errorf("%s %s %s", r.method, r.path, r.body)
+	}
+	path, auth := endpoint(f, d)
+	if got := r.header.Get("Authorization"); r.path != path || (got != auth && r.header.Get(auth) != plainSecret) {
+		t.Errorf("asked at %s with %v, want %s with %s", r.path, r.header, path, auth)
 	}
 	if e := r.header.Get("Accept-Encoding"); e != "" && e != "identity" {
 		t.Errorf("accept-encoding %q", e)

@@ -106,6 +106,32 @@ func deploymentOf(f *fixture, d *dialect) deployment {
 	}
 }
 
+// endpoint is where and with which header the provider of a fixture is asked.
+func endpoint(f *fixture, d deployment) (path, auth string) {
+	bearer := "Bearer " + plainSecret
+	switch d.provider {
+	case "anthropic":
+		return "/messages", "X-Api-Key"
+	case "azure":
+		return "/openai/deployments/" + d.model + "/chat/completions?api-version=2024-10-21", "Api-Key"
+	case "bedrock":
+		return "/model/" + d.model + "/" + f.API, bearer
+	case "gemini", "vertex":
+		path = "/models/" + d.model + ":generateContent"
+		if f.Stream {
+			path = "/models/" + d.model + ":streamGenerateContent?alt=sse"
+		}
+		if d.provider == "vertex" {
+			return "/projects/wire/locations/us-central1/publishers/google" + path, bearer
+		}
+		return path, "X-Goog-Api-Key"
+	}
+	if f.API == "ollama /api/chat" {
+		return "/api/chat", bearer
+	}
+	return "/" + f.API, bearer
+}
+
 // under is what follows in the base URL of a fixture's deployment.
 func under(f *fixture) string {
 	if f.API == "ollama /api/chat" { // Ollama's own API is known by it

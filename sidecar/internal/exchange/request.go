@@ -31,7 +31,7 @@ type Request struct {
 	Dialect   Dialect
 	// CreatedUnix is when the request arrived, in seconds: adapters have no clock, and some answers need a time.
 	CreatedUnix int64
-	Body        []byte // the caller's JSON, as a chat request when its dialect is another; valid until the attempt has been sent
+	Body        []byte // the caller's JSON, as a chat request when its dialect is another, made when it is needed; valid until the attempt has been sent
 	// Native is the caller's own JSON when its dialect is not chat: for deployments that speak it themselves.
 	Native []byte
 	// NativeOnly is set when Native could not be turned into a chat request: no other deployment can serve it.

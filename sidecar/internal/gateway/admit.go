@@ -22,12 +22,11 @@ const exposureShare = 400
 
 // admit is step 5.
 func (g *Gateway) admit(f *flow) *refusal {
-	prices, no := g.prices(f)
-	if no != nil {
+	if no := g.priced(f); no != nil {
 		return no
 	}
 	g.named(f)
-	f.reserved = g.size(f, prices)
+	f.reserved = g.size(f)
 	if limit := f.who.RequestCap; limit > 0 && f.reserved.cost > limit {
 		return requestCap(f.reserved.cost, limit)
 	}
@@ -85,30 +84,26 @@ func (g *Gateway) neverFits(f *flow, needs []lease.Need) *refusal {
 	return nil
 }
 
-// prices are those that the candidates may charge. A candidate without a price drops out unless it is configured to be
-// served unpriced.
-func (g *Gateway) prices(f *flow) ([]exchange.Price, *refusal) {
-	var out []exchange.Price
+// priced leaves the candidates that have a price, or are configured to be served without.
+func (g *Gateway) priced(f *flow) *refusal {
 	kept := f.targets[:0:0]
 	for _, t := range f.targets {
-		p, _, ok := f.rules.Price(f.began, t.Deployment)
-		if !ok && !t.Deployment.Unpriced {
+		if _, _, ok := f.rules.Price(f.began, t.Deployment); !ok && !t.Deployment.Unpriced {
 			g.Metrics.Unpriced.Inc()
 			g.Log.Error("deployment without a price is not used", zap.String("deployment", t.Deployment.ID))
 			continue
 		}
-		out = append(out, p)
 		kept = append(kept, t)
 	}
 	if len(kept) == 0 {
-		return nil, noCandidate(f.alias.Name, "none of its deployments has a price in force")
+		return noCandidate(f.alias.Name, "none of its deployments has a price in force")
 	}
 	f.targets = kept
-	return out, nil
+	return nil
 }
 
-// size estimates what to reserve: what the dearest of the prices may come to.
-func (g *Gateway) size(f *flow, prices []exchange.Price) reservation {
+// size estimates what to reserve: what the dearest of the candidates may cost.
+func (g *Gateway) size(f *flow) reservation {
 	r := reservation{}
 	if f.req.Operation == exchange.CountTokens {
 		r.cost = 1 // it costs nothing, but who has nothing left gets nothing
@@ -122,7 +117,8 @@ func (g *Gateway) size(f *flow, prices []exchange.Price) reservation {
 			Prompt: r.input, Output: output, WebSearches: f.req.WebSearches, Tier: f.req.ServiceTier,
 			InputAudio: f.req.Audio, InputImage: f.req.Vision, OutputAudio: f.req.AudioAnswer,
 		}
-		for _, p := range prices {
+		for _, t := range f.targets {
+			p, _, _ := f.rules.Price(f.began, t.Deployment)
 			most = max(most, p.Most(ask))
 		}
 		return most

@@ -173,6 +173,22 @@ func (g *Gateway) prepare(f *flow, d *exchange.Deployment) (adapter.Call, *excha
 	return adapter.Call{}, &exchange.Failure{Kind: exchange.FailCredential, Message: fault}
 }
 
+// translated makes the chat request of one in another dialect, once: most go to deployments that need none. false when
+// chat cannot say it.
+func (f *flow) translated() bool {
+	r := &f.req
+	if r.Body != nil || r.NativeOnly != nil {
+		return r.NativeOnly == nil
+	}
+	switch r.Dialect {
+	case exchange.MessagesDialect:
+		r.Body, r.NativeOnly = messages.Chat(r.Native, r.AllowDropped)
+	case exchange.ResponsesDialect:
+		r.Body, r.NativeOnly = responses.Chat(r.Native, r.AllowDropped)
+	}
+	return r.NativeOnly == nil
+}
+
 // reauthorize makes a call anew whose token the provider did not take: it may have been taken back before its end.
 func (g *Gateway) reauthorize(f *flow, d *exchange.Deployment, call *adapter.Call) bool {
 	secret, _ := g.Policy.Secret(d.Credential)
@@ -191,22 +207,6 @@ func hostOf(base string) string {
 	_, rest, _ := strings.Cut(base, "://")
 	host, _, _ := strings.Cut(rest, "/")
 	return host
-}
-
-// translated makes the chat request of one in another dialect, once: most go to deployments that need none. false when
-// chat cannot say it.
-func (f *flow) translated() bool {
-	r := &f.req
-	if r.Body != nil || r.NativeOnly != nil {
-		return r.NativeOnly == nil
-	}
-	switch r.Dialect {
-	case exchange.MessagesDialect:
-		r.Body, r.NativeOnly = messages.Chat(r.Native, r.AllowDropped)
-	case exchange.ResponsesDialect:
-		r.Body, r.NativeOnly = responses.Chat(r.Native, r.AllowDropped)
-	}
-	return r.NativeOnly == nil
 }
 
 // adapterFor is what a deployment is spoken to with: in the caller's own dialect where the provider speaks it, else by way

@@ -108,10 +108,17 @@ func FuzzPeek(f *testing.F) {
 	f.Add(`{"model":"a","messages":[{"role":"user","content":[{"type":"text","text":"x"}]}]}`)
 	f.Add(`{"model":"a","input":[[1],[2]]}`)
 	f.Add(strings.Repeat(`[`, 100))
+	f.Add(`{"model":"a","max_tokens":1,"thinking":{"budget_tokens":-5},"messages":[{"role":"user","content":[{"type":"document","source":{"type":"content","content":[{"type":"image"}]}},{"type":"tool_result","content":"x"}]}]}`)
 	f.Fuzz(func(t *testing.T, body string) {
 		for _, op := range [...]exchange.Operation{exchange.Chat, exchange.Embeddings} {
 			r := exchange.Request{Operation: op, Body: []byte(body)}
 			if peek(&r) == nil && (r.Model == "" || r.Choices < 1 || r.MaxOutput < 0 || r.InputBytes < 0) {
+				t.Errorf("accepted with %+v", r)
+			}
+		}
+		for _, op := range [...]exchange.Operation{exchange.Chat, exchange.CountTokens} {
+			r := exchange.Request{Operation: op, Dialect: exchange.MessagesDialect, Native: []byte(body)}
+			if peek(&r) == nil && (r.Model == "" || r.Choices < 1 || r.MaxOutput < 0 || r.InputBytes < 0 || r.InputExtra < 0 || r.Thinking < 0) {
 				t.Errorf("accepted with %+v", r)
 			}
 		}

@@ -98,7 +98,7 @@ func (f Face) Response(r *exchange.Request, body []byte, a adapter.Annotate) ([]
 			content = append(content, kept(c.Get("id").Str, extra))
 		}
 		content = append(content, object{
-			"type": "tool_use", "id": c.Get("id").Str, "name": c.Get("function.name").Str,
+			"type": "tool_use", "id": idOut(c.Get("id").Str), "name": c.Get("function.name").Str,
 			"input": input(c.Get("function.arguments").Str),
 		})
 	}

@@ -106,3 +106,26 @@ func recall(thoughts []any, extras map[string]any, b gjson.Result) []any {
 	}
 	return thoughts
 }
+
+// Claude takes only letters, digits, _ and - in the ids of calls; some vendors' have more, and want them back. Such an id
+// goes to the caller encoded, so that the conversation may go on with any model.
+const idMark = "sluice1_"
+
+func idOut(id string) string {
+	fits := func(c rune) bool {
+		return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-'
+	}
+	if strings.IndexFunc(id, func(c rune) bool { return !fits(c) }) < 0 && !strings.HasPrefix(id, idMark) {
+		return id
+	}
+	return idMark + base64.RawURLEncoding.EncodeToString([]byte(id))
+}
+
+func idIn(id string) string {
+	if text, ok := strings.CutPrefix(id, idMark); ok {
+		if b, err := base64.RawURLEncoding.DecodeString(text); err == nil {
+			return string(b)
+		}
+	}
+	return id
+}

@@ -85,7 +85,7 @@ func (c *chat) user(at string, blocks []gjson.Result) *exchange.Failure {
 
 // result adds the result of a tool. It returns what of it is no text.
 func (c *chat) result(at string, b gjson.Result) (rest []any, f *exchange.Failure) {
-	id := b.Get("tool_use_id").Str
+	id := idIn(b.Get("tool_use_id").Str)
 	said := []any{}
 	if b.Get("is_error").Type == gjson.True {
 		said = append(said, textPart("The call failed:"))
@@ -220,7 +220,7 @@ func (c *chat) assistant(at string, blocks []gjson.Result) *exchange.Failure {
 			if arguments == "" {
 				arguments = "{}"
 			}
-			calls = append(calls, object{"id": b.Get("id").Str, "type": "function", "function": object{
+			calls = append(calls, object{"id": idIn(b.Get("id").Str), "type": "function", "function": object{
 				"name": b.Get("name").Str, "arguments": arguments,
 			}})
 		case "thinking", "redacted_thinking":

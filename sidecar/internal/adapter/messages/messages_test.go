@@ -201,6 +201,21 @@ func assembled(t *testing.T, out string) string {
 	return "[" + strings.Join(blocks, ",") + "]"
 }
 
+// TestIDs: a call's id is fit for Claude on its way to the caller, and the vendor's own on its way back.
+func TestIDs(t *testing.T) {
+	for id, plain := range map[string]bool{"toolu_1-A": true, "functions.tide:0": false, "é": false, "": true, idMark + "!": false, idMark + "QQ": false} {
+		out := idOut(id)
+		if (out == id) != plain || idIn(out) != id || strings.ContainsAny(out, ".:!é") {
+			t.Errorf("%s: %s, %s", id, out, idIn(out))
+		}
+	}
+	out := run(t, chunk(`{"role":"assistant","tool_calls":[{"index":0,"id":"functions.tide:0","type":"function","function":{"name":"tide","arguments":"{}"}}]}`, "null"), chunk(`{}`, `"tool_calls"`), counted, "[DONE]")
+	next, f := Chat([]byte(`{"model":"m","max_tokens":9,"messages":[{"role":"assistant","content":`+assembled(t, out)+`},{"role":"user","content":[{"type":"tool_result","tool_use_id":"`+idOut("functions.tide:0")+`"}]}]}`), nil)
+	if f != nil || gjson.GetBytes(next, "messages.0.tool_calls.0.id").Str != "functions.tide:0" || gjson.GetBytes(next, "messages.1.tool_call_id").Str != "functions.tide:0" {
+		t.Errorf("%+v %s from %s", f, next, out)
+	}
+}
+
 // TestEnding: why an answer ended, where chat says it in one way or another.
 func TestEnding(t *testing.T) {
 	r := &exchange.Request{Operation: exchange.Chat, Model: "m", Body: []byte(`{}`), Native: []byte(`{"stop_sequences":["##"]}`)}

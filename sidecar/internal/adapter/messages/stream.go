@@ -141,7 +141,7 @@ func (s *stream) delta(dst []byte, d gjson.Result) ([]byte, bool) {
 				dst = s.whole(dst, kept(s.callID, extra))
 			}
 			dst = s.begin(dst, "tool_use", object{
-				"type": "tool_use", "id": s.callID, "name": c.Get("function.name").Str, "input": object{},
+				"type": "tool_use", "id": idOut(s.callID), "name": c.Get("function.name").Str, "input": object{},
 			})
 		} else if extra.IsObject() && len(extra.Raw) <= foreignMax {
 			s.extra = json.RawMessage(extra.Raw)

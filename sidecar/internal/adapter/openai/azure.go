@@ -22,7 +22,7 @@ func azurePath(d *exchange.Deployment, operation string) string {
 	case strings.HasSuffix(base, each):
 		path = name
 	case strings.Contains(base, each+"/"): // the name is in it
-	case version != "" && version[0] <= '9':
+	case dated(version):
 		path = behind(base, each) + name
 	default:
 		path = behind(base, all)
@@ -33,6 +33,32 @@ func azurePath(d *exchange.Deployment, operation string) string {
 	}
 	return path
 }
+
+// azureFirst is the first dated API version that has the Responses API.
+const azureFirst = "2025-03-01"
+
+// azureResponds says whether a deployment on Azure has the Responses API: no address below one for each deployment does.
+func azureResponds(d *exchange.Deployment) bool {
+	return !strings.Contains(d.BaseURL, "/openai/deployments") && (!dated(d.APIVersion) || d.APIVersion >= azureFirst)
+}
+
+// azureResponses is where the Responses API of Azure is.
+func azureResponses(d *exchange.Deployment) string {
+	path := ""
+	switch version := d.APIVersion; {
+	case !dated(version):
+		path = behind(d.BaseURL, "/openai/v1")
+	case !strings.HasSuffix(d.BaseURL, "/openai"):
+		path = "/openai"
+	}
+	path += "/responses"
+	if d.APIVersion != "" {
+		path += "?api-version=" + url.QueryEscape(d.APIVersion)
+	}
+	return path
+}
+
+func dated(version string) bool { return version != "" && version[0] <= '9' }
 
 // behind is what of a path of two parts must be put behind a base URL that may end in the path or its first part.
 func behind(base, path string) string {

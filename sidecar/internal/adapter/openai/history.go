@@ -17,8 +17,7 @@ var foreign = [...]string{"reasoning_content", "reasoning_details", "reasoning",
 func (q *request) messages(v span) {
 	raw := q.r.Body[v.from:v.to]
 	calls := q.w.shortID && bytes.Contains(raw, []byte(`"tool_call`)) || bytes.Contains(raw, []byte(adapter.SignatureMark))
-	roles := q.w.system && bytes.Contains(raw, []byte(`"developer"`))
-	if !calls && !roles && (!q.w.strict || !holdsForeign(raw)) {
+	if !calls && (!q.w.strict || !holdsForeign(raw)) {
 		return
 	}
 	for m := enter(q.r.Body, v); m.next(); {
@@ -34,10 +33,6 @@ func (q *request) messages(v span) {
 			}
 			kept = true
 			switch name {
-			case "role":
-				if roles && text(q.r.Body, c.value) == "developer" {
-					q.edits.set(c.value, `"system"`)
-				}
 			case "tool_call_id":
 				q.shorten(c.value)
 			case "tool_calls":
@@ -91,6 +86,18 @@ func (q *request) shorten(v span) {
 		q.edits.set(v, `"`, shortID(plain), `"`)
 	case plain != id:
 		q.edits.set(v, string(quote(plain)))
+	}
+}
+
+// roles makes developers' messages a system's, for servers that know no other.
+func (q *request) roles(v span) {
+	if !q.w.system || !bytes.Contains(q.r.Body[v.from:v.to], []byte(`"developer"`)) {
+		return
+	}
+	for m := enter(q.r.Body, v); m.next(); {
+		if role := find(q.r.Body, m.value, "role"); text(q.r.Body, role) == "developer" {
+			q.edits.set(role, `"system"`)
+		}
 	}
 }
 

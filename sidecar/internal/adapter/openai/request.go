@@ -101,6 +101,7 @@ func (q *request) member(c *cursor) (keep bool, f *exchange.Failure) {
 		return q.limit.take(&q.edits, q.r.Body, c), nil
 	case "messages":
 		q.messages(c.value)
+		q.roles(c.value)
 		return true, nil
 	}
 	if q.cannot(name, c.value) {

@@ -2,7 +2,6 @@ package openai
 
 import (
 	"bytes"
-	"net/url"
 	"strconv"
 	"strings"
 
@@ -23,14 +22,11 @@ var _ interface {
 	adapter.Replayer
 } = native{}
 
-// ownProvider is OpenAI itself.
-const ownProvider = "openai"
-
-// Speak implements adapter.Speaker. Azure does not have the Responses API below the paths of its deployments.
+// Speak implements adapter.Speaker.
 func (a *Adapter) Speak(dialect exchange.Dialect, d *exchange.Deployment) adapter.Adapter {
 	switch {
 	case dialect != exchange.ResponsesDialect:
-	case d.Provider == ownProvider, d.Provider == azureProvider && !strings.Contains(d.BaseURL, "/deployments/"):
+	case d.Provider == "openai", d.Provider == azureProvider && azureResponds(d):
 		return native{a}
 	}
 	return nil
@@ -44,11 +40,10 @@ func (native) Request(r *exchange.Request, d *exchange.Deployment, secret []byte
 		return adapter.Call{}, &exchange.Failure{Kind: exchange.FailRequest, Code: "invalid_json", Message: "the body is no JSON object"}
 	}
 	call := adapter.Call{Path: "/responses", Header: []adapter.Field{{Name: "Content-Type", Value: "application/json"}}}
-	if d.Provider == azureProvider {
-		if d.APIVersion != "" {
-			call.Path += "?api-version=" + url.QueryEscape(d.APIVersion)
-		}
-	} else if len(secret) > 0 {
+	switch {
+	case d.Provider == azureProvider: // its credentials are put there later
+		call.Path = azureResponses(d)
+	case len(secret) > 0:
 		call.Header = append(call.Header, adapter.Field{Name: "Authorization", Value: "Bearer " + string(secret)})
 	}
 	var e edits
@@ -146,17 +141,14 @@ func (native) Replay(_ *exchange.Request, body []byte, u exchange.Usage) adapter
 
 // responseUsage is what a response object says was used, and how.
 func responseUsage(doc gjson.Result) exchange.Usage {
-	out := exchange.Usage{Source: exchange.FromEstimate, ServiceTier: clip(doc.Get("service_tier").Str)}
+	out := exchange.Usage{Source: exchange.FromEstimate, ServiceTier: tierOf(doc.Get("service_tier"))}
 	u := doc.Get("usage")
 	input, ok := count(u, "input_tokens")
 	output, both := count(u, "output_tokens")
 	if !ok || !both {
 		return out
 	}
-	out.Source = exchange.FromProvider
-	if len(u.Raw) <= rawUsageMax {
-		out.Raw = u.Raw
-	}
+	out.Source, out.Raw = exchange.FromProvider, asStated(u.Raw)
 	read := min(first(u, "input_tokens_details.cached_tokens"), input)
 	written := min(first(u, "input_tokens_details.cache_write_tokens"), input-read)
 	heard := min(first(u, "input_tokens_details.audio_tokens"), input-read-written)
@@ -174,9 +166,6 @@ func responseUsage(doc gjson.Result) exchange.Usage {
 	})
 	return out
 }
-
-// rawUsageMax bounds the usage that is kept as the provider wrote it, in bytes.
-const rawUsageMax = 4 << 10
 
 // responseFault is the failure that a response object reports, or an error event, which is flat or not.
 func responseFault(doc gjson.Result) *exchange.Failure {

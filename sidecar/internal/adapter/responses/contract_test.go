@@ -270,7 +270,7 @@ func TestNativeRequest(t *testing.T) {
 		},
 		"another model's thoughts": {
 			exchange.Deployment{Provider: "azure", Model: "gpt", APIVersion: "preview 1"},
-			`{"model":"smart","max_output_tokens":null,"input":[` + sealed + `,{"role":"user","content":"a"},` + sealed + `]}`, "/responses?api-version=preview+1",
+			`{"model":"smart","max_output_tokens":null,"input":[` + sealed + `,{"role":"user","content":"a"},` + sealed + `]}`, "/openai/v1/responses?api-version=preview+1",
 			`{"model":"gpt","max_output_tokens":50,"input":[{"role":"user","content":"a"}]}`, false,
 		},
 	} {
@@ -284,8 +284,20 @@ func TestNativeRequest(t *testing.T) {
 			}
 		})
 	}
+	const azure = "https://x.openai.azure.com"
+	for base, row := range map[string][2]string{
+		azure:                {"2025-04-01-preview", "/openai/responses?api-version=2025-04-01-preview"},
+		azure + "/openai":    {"2025-04-01-preview", "/responses?api-version=2025-04-01-preview"},
+		azure + "/openai/v1": {"", "/responses"},
+	} {
+		d := exchange.Deployment{Provider: "azure", BaseURL: base, APIVersion: row[0]}
+		if call, f := openai.New().Speak(exchange.ResponsesDialect, &d).Request(ask(false), &d, nil); f != nil || call.Path != row[1] {
+			t.Errorf("%s %s: %s %+v", base, row[0], call.Path, f)
+		}
+	}
 	for _, d := range []exchange.Deployment{
-		{Provider: "compatible"}, {Provider: "azure", BaseURL: "https://x.openai.azure.com/openai/deployments/y"},
+		{Provider: "compatible"}, {Provider: "azure", BaseURL: azure + "/openai/deployments/y"},
+		{Provider: "azure", BaseURL: azure, APIVersion: "2024-10-21"},
 	} {
 		if openai.New().Speak(exchange.ResponsesDialect, &d) != nil {
 			t.Errorf("%+v", d)

@@ -32,7 +32,7 @@ func malformed(param, format string, a ...any) *exchange.Failure {
 // fails with FailUnsupported, unless it is one of the members that the alias lets go.
 func Chat(body []byte, dropped []string) ([]byte, *exchange.Failure) {
 	in := gjson.ParseBytes(body)
-	t := translation{in: in, out: object{}}
+	t := translation{dropped: dropped, out: object{}}
 	var f *exchange.Failure
 	in.ForEach(func(k, v gjson.Result) bool {
 		if !given(v) {
@@ -100,9 +100,9 @@ func Param(chat string) string {
 }
 
 type translation struct {
-	in   gjson.Result
-	out  object
-	talk conversation
+	dropped []string
+	out     object
+	talk    conversation
 }
 
 // member takes one member that is not null.

@@ -87,6 +87,15 @@ func TestChatRefuses(t *testing.T) {
 	}
 }
 
+// TestToolsDropped: Codex has tools that no other provider knows, beside those that all can call.
+func TestToolsDropped(t *testing.T) {
+	in := `{"model":"m","input":"a","tools":[{"type":"web_search"},{"type":"function","name":"shell"},{"type":"custom","name":"patch","format":{"type":"grammar"}}]}`
+	got, f := responses.Chat([]byte(in), []string{"tools"})
+	if names := gjson.GetBytes(got, "tools.#.function.name").Raw; f != nil || names != `["shell","patch"]` {
+		t.Errorf("%+v %s", f, got)
+	}
+}
+
 func TestParam(t *testing.T) {
 	for chat, want := range map[string]string{
 		"max_tokens": "max_output_tokens", "reasoning_effort": "reasoning.effort", "response_format.json_schema": "text.format",

@@ -251,6 +251,8 @@ func TestCallsComeBack(t *testing.T) {
 func FuzzStream(f *testing.F) {
 	f.Add([]byte(chunk(`{"reasoning_content":"a","reasoning_details":[{"type":"reasoning.text","text":"\ud83d","index":0},{"index":0,"type":"reasoning.text","text":"\ude00"}]}`, "null")), []byte(chunk(`{"content":"a","refusal":"b"}`, `"length"`)))
 	f.Add([]byte(chunk(`{"tool_calls":[{"id":"x","function":{"name":"patch","arguments":"{\"input\""}},{"id":"y","extra_content":{"a":1},"function":{"name":"f"}}]}`, "null")), []byte(counted))
+	f.Add([]byte(`{"type":"response.output_item.done","output_index":1,"item":{"type":"message","content":[{"text":"a"}]}}`), []byte(`{"type":"response.failed","response":{"model":"m","error":{"code":"x"}}}`))
+	f.Add([]byte(`{"type":"response.created","response":{"id":"r","model":"m","x_gateway":1}}`), []byte(`{"type":"response.completed","response":{"model":"m","usage":{"input_tokens":1,"output_tokens":"2"},"output":[{"type":"web_search_call"}]}}`))
 	f.Fuzz(func(t *testing.T, a, b []byte) {
 		r := ask(true)
 		r.Native = []byte(`{"tools":[{"type":"custom","name":"patch"}]}`)
@@ -260,11 +262,11 @@ func FuzzStream(f *testing.F) {
 			for _, c := range [][]byte{a, b, []byte(chunk(`{}`, `"stop"`)), []byte(`{"type":"response.completed","response":{}}`)} {
 				before := len(out)
 				var p adapter.Progress
-				if out, p = s.Event(out, nil, c); p.Failure != nil {
-					if len(out) != before {
-						t.Fatalf("a failure wrote %q", out[before:])
-					}
-					return
+				if out, p = s.Event(out, nil, c); p.Failure != nil && len(out) != before {
+					t.Fatalf("a failure wrote %q", out[before:])
+				}
+				if p.Failure != nil || p.Done {
+					break
 				}
 			}
 			out, failure := s.End(out)

@@ -2,6 +2,7 @@ package responses
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/tidwall/gjson"
 
@@ -12,10 +13,13 @@ import (
 // A custom tool takes a text. To chat it is a function with this one argument.
 const customInput = "input"
 
+// tools takes the tools that the caller runs. Where tools may be dropped, those go that chat cannot say, and the grammar of
+// a custom tool's text.
 func (t *translation) tools(v gjson.Result) *exchange.Failure {
 	if !v.IsArray() {
 		return malformed("tools", "tools must be an array")
 	}
+	drop := slices.Contains(t.dropped, "tools")
 	var list []any
 	for i, tool := range v.Array() {
 		at := fmt.Sprintf("tools[%d]", i)
@@ -27,7 +31,7 @@ func (t *translation) tools(v gjson.Result) *exchange.Failure {
 			f.set("parameters", tool.Get("parameters"))
 			f.set("strict", tool.Get("strict"))
 		case "custom":
-			if form := tool.Get("format"); given(form) && form.Get("type").Str != "text" {
+			if form := tool.Get("format"); !drop && given(form) && form.Get("type").Str != "text" {
 				return unsupported(at+".format", "a custom tool's format of type %q is not supported here", form.Get("type").String())
 			}
 			f["parameters"] = object{
@@ -35,6 +39,9 @@ func (t *translation) tools(v gjson.Result) *exchange.Failure {
 				"required": []string{customInput}, "additionalProperties": false,
 			}
 		default:
+			if drop {
+				continue
+			}
 			return unsupported(at+".type", "a tool of type %q is not supported here", kind)
 		}
 		list = append(list, object{"type": "function", "function": f})
