@@ -89,7 +89,7 @@ func TestHosts(t *testing.T) {
 	}
 	d := &exchange.Deployment{Model: "m"}
 	r := native(agent)
-	r.Betas, r.APIVersion = "a-1, no-2,b-3", "2023-06-01"
+	r.Betas, r.APIVersion, r.Query = "a-1, no-2,b-3", "2023-06-01", "beta=true"
 	ad := NewAt(h).Speak(exchange.MessagesDialect, d)
 	call, f := ad.Request(r, d, []byte("sk"))
 	if f != nil || call.Path != "/model/m" || len(call.Header) != 1 || !json.Valid([]byte(strings.Replace(string(call.Body), "1e400", "1", 1))) {
