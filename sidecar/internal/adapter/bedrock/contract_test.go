@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/tidwall/gjson"
@@ -95,6 +96,8 @@ func play(t testing.TB, raw []byte, stream bool, size func() int) played {
 
 func playTo(t testing.TB, ad adapter.Adapter, raw []byte, r *exchange.Request, size func() int) played {
 	t.Helper()
+	var over sync.WaitGroup
+	defer over.Wait()
 	provider := func(c net.Conn) {
 		defer func() { _ = c.Close() }()
 		r, err := http.ReadRequest(bufio.NewReader(c))
@@ -112,7 +115,7 @@ func playTo(t testing.TB, ad adapter.Adapter, raw []byte, r *exchange.Request, s
 	}
 	c := relay.NewClient(relay.Config{Dial: func(context.Context, string, string) (net.Conn, error) {
 		mine, theirs := net.Pipe()
-		go provider(theirs)
+		over.Go(func() { provider(theirs) })
 		return mine, nil
 	}})
 	call := adapter.Call{Path: "/", Body: []byte("{}")}
