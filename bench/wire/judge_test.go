@@ -49,7 +49,8 @@ func judgeRefusal(t *testing.T, f *fixture, d *dialect, got *seen) {
 		shown = w.CallerStatus
 	}
 	var status []int
-	code, retry := []string{""}, strconv.FormatBool(w.Retryable)
+	var code []string
+	retry := strconv.FormatBool(w.Retryable)
 	switch {
 	case shown == 429 && w.Retryable:
 		status, code = []int{429}, []string{"upstream_rate_limited"}
