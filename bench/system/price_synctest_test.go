@@ -211,3 +211,21 @@ func TestPriceTurns(t *testing.T) {
 		}
 	})
 }
+
+// TestUnpricedIsCounted: a deployment that may serve without a price costs nothing, and each use of it shows.
+func TestUnpricedIsCounted(t *testing.T) {
+	yaml := strings.Replace(tiered("openai"), ", price: chat", ", unpriced: allow", 1)
+	if !strings.Contains(yaml, "unpriced: allow") {
+		t.Fatal(yaml)
+	}
+	inWorld(t, 1, 1, yaml, func(t *testing.T, w *world) {
+		for range 3 {
+			if got := tell(t, w.chat(w.cars[0], say("tokens=7", ""))); nanoText(t, got.cost).Sign() != 0 {
+				t.Errorf("it costs %s", got.cost)
+			}
+		}
+		if n := w.metric(w.cars[0], `sluice_unpriced_attempts_total{deployment="main"}`); n != 3 {
+			t.Errorf("%v attempts without a price were counted, want 3", n)
+		}
+	})
+}

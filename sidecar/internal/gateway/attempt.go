@@ -404,7 +404,7 @@ func (g *Gateway) done(f *flow, e ended) {
 func (g *Gateway) event(f *flow, e ended) exchange.NanoUSD {
 	end := time.Now()
 	cost, version := f.price(end, e.d, e.usage)
-	g.knowTier(f, end, e)
+	g.knowPrice(f, end, e)
 	if e.firstToken == 0 {
 		e.firstToken = e.ans.FirstToken
 	}

@@ -11,6 +11,7 @@ type Metrics struct {
 	MalformedLefts   *prometheus.CounterVec // by deployment
 	OpenStreams      prometheus.Gauge
 	Unpriced         prometheus.Counter
+	UnpricedAttempts *prometheus.CounterVec // by deployment
 	UnpricedTiers    *prometheus.CounterVec // by deployment
 	RetryBudget      prometheus.Counter
 	PlatformCost     prometheus.Counter
@@ -38,6 +39,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			"Times a deployment was passed over because the limit rented from its provider was used up.", "deployment"),
 		MalformedLefts: vec("sluice_provider_limits_malformed_total",
 			"Values in providers' headers about their limits that could not be read.", "deployment"),
+		UnpricedAttempts: vec("sluice_unpriced_attempts_total",
+			"Attempts at a deployment that has no price (unpriced: allow), counted at 0.", "deployment"),
 		UnpricedTiers: vec("sluice_unpriced_tiers_total",
 			"Attempts on a service tier that has no price, counted at the usual one.", "deployment"),
 		OpenStreams: prometheus.NewGauge(prometheus.GaugeOpts{

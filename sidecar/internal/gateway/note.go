@@ -106,10 +106,19 @@ func rawUsage(raw string) []byte {
 	return []byte(raw)
 }
 
-// knowTier tells of a tier whose price nobody has stated: it is counted at the usual one.
-func (g *Gateway) knowTier(f *flow, at time.Time, e ended) {
+// knowPrice tells of what nobody has stated a price for: a deployment that serves all the same, counted at nothing, and a
+// service tier, counted at the usual one.
+func (g *Gateway) knowPrice(f *flow, at time.Time, e ended) {
 	p, _, ok := f.rules.Price(at, e.d)
-	if !ok || p.Knows(e.usage.ServiceTier) {
+	if !ok {
+		g.Metrics.UnpricedAttempts.WithLabelValues(e.d.ID).Inc()
+		if told, _ := g.unpriced.Swap(e.d.ID, e.d); told != e.d { // once in each configuration
+			g.Log.Warn("a deployment without a price serves: counted at $0", zap.String("deployment", e.d.ID),
+				zap.String("request_id", f.req.ID))
+		}
+		return
+	}
+	if p.Knows(e.usage.ServiceTier) {
 		return
 	}
 	g.Metrics.UnpricedTiers.WithLabelValues(e.d.ID).Inc()

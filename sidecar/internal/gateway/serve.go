@@ -3,6 +3,7 @@
 package gateway
 
 import (
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -39,6 +40,8 @@ type Gateway struct {
 
 	// DefaultSecret is the key of a caller that sends none; empty for none.
 	DefaultSecret string
+
+	unpriced sync.Map // what was told of: the deployment, by its id
 
 	running running
 	names   names
