@@ -1,11 +1,14 @@
 package responses_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -60,6 +63,7 @@ func through(t *testing.T, ad adapter.Adapter, r *exchange.Request, pieces ...[]
 	t.Helper()
 	client := relay.NewClient(relay.Config{Dial: func(context.Context, string, string) (net.Conn, error) {
 		ours, theirs := net.Pipe()
+		t.Cleanup(func() { _ = theirs.Close() })
 		go serve(theirs, pieces)
 		return ours, nil
 	}})
@@ -87,10 +91,11 @@ func through(t *testing.T, ad adapter.Adapter, r *exchange.Request, pieces ...[]
 // serve reads a request and writes the pieces. The relay may hang up as soon as it has seen the end.
 func serve(c net.Conn, pieces [][]byte) {
 	defer func() { _ = c.Close() }()
-	buf := make([]byte, 64<<10)
-	if _, err := c.Read(buf); err != nil {
+	r, err := http.ReadRequest(bufio.NewReader(c))
+	if err != nil {
 		return
 	}
+	_, _ = io.Copy(io.Discard, r.Body)
 	for _, p := range pieces {
 		if _, err := c.Write(p); err != nil {
 			return
