@@ -46,8 +46,8 @@ func (t *translation) message(at place, m gjson.Result) *exchange.Failure {
 	switch m.Get("role").Str {
 	case "system", "developer":
 		return parts(at, m.Get("content"), false, textOnly, func(block []byte) {
-			if t.turns.any() && takesSystemLater(t.model) {
-				t.turns.block("system", block)
+			if t.turns.Any() && takesSystemLater(t.model) {
+				t.turns.Block("system", block)
 				return
 			}
 			if len(t.system) > 0 {
@@ -56,7 +56,7 @@ func (t *translation) message(at place, m gjson.Result) *exchange.Failure {
 			t.system = append(t.system, block...)
 		})
 	case "user":
-		return parts(at, m.Get("content"), false, anyPart, func(block []byte) { t.turns.block("user", block) })
+		return parts(at, m.Get("content"), false, anyPart, func(block []byte) { t.turns.Block("user", block) })
 	case "assistant":
 		return t.assistant(at, m)
 	case "tool":
@@ -73,7 +73,7 @@ func (t *translation) assistant(at place, m gjson.Result) *exchange.Failure {
 			return unsupported(at.String()+"."+name, "Anthropic has no counterpart for "+name)
 		}
 	}
-	add := func(block []byte) { t.turns.block("assistant", block) }
+	add := func(block []byte) { t.turns.Block("assistant", block) }
 	thinking, f := thoughts(at, m)
 	if f != nil {
 		return f
@@ -171,7 +171,7 @@ func (t *translation) toolResult(at place, m gjson.Result) *exchange.Failure {
 		if content.Str != "" {
 			b = append(append(b, `,"content":`...), content.Raw...)
 		}
-		t.turns.result(append(b, '}'))
+		t.turns.Result(append(b, '}'))
 		return nil
 	}
 	n := 0
@@ -190,6 +190,6 @@ func (t *translation) toolResult(at place, m gjson.Result) *exchange.Failure {
 	if n > 0 {
 		b = append(b, ']')
 	}
-	t.turns.result(append(b, '}'))
+	t.turns.Result(append(b, '}'))
 	return nil
 }

@@ -145,7 +145,7 @@ func (s *nativeStream) says(d gjson.Result) bool {
 func (s *nativeStream) End(dst []byte) ([]byte, *exchange.Failure) {
 	if s.broken || s.stop == "" {
 		return dst, &exchange.Failure{
-			Kind: exchange.FailCut, Code: codeCut, Message: "the provider's stream ended before the answer did",
+			Kind: exchange.FailCut, Code: adapter.CodeCut, Message: "the provider's stream ended before the answer did",
 		}
 	}
 	s.ended = true
@@ -166,9 +166,9 @@ func (s *nativeStream) Ping() string { return adapter.MessagesPing }
 
 // Abort implements adapter.Stream.
 func (s *nativeStream) Abort(dst []byte, f *exchange.Failure) []byte {
-	kind, code, message := caller(f)
+	c := adapter.Told(f)
 	return adapter.AppendMessagesError(dst, f, adapter.MessagesError{
-		Message: message, Type: kind, Code: code, Delivered: s.delivered,
+		Message: c.Message, Type: c.Type, Code: c.Code, Delivered: s.delivered,
 	})
 }
 

@@ -20,7 +20,7 @@ type translation struct {
 	strict      bool   // the API version has no temperature and no top_p
 	limit       int64  // max_tokens, 0 when nobody has named one
 	system      []byte // text blocks, comma separated
-	turns       turns
+	turns       adapter.Turns
 	params      []byte // members that go out as they are read, each with a leading comma
 	tools       toolbox
 	format      string // output_config.format, "" for none
@@ -38,7 +38,7 @@ func (h *Host) translate(r *exchange.Request, d *exchange.Deployment) ([]byte, *
 	if t.limit == 0 {
 		t.limit = r.DefaultOutput
 	}
-	t.turns.body = make([]byte, 0, len(r.Body))
+	t.turns = adapter.NewTurns(len(r.Body))
 	var f *exchange.Failure
 	gjson.ParseBytes(r.Body).ForEach(func(k, v gjson.Result) bool {
 		if v.Type == gjson.Null && k.Str != "messages" {
@@ -55,7 +55,7 @@ func (h *Host) translate(r *exchange.Request, d *exchange.Deployment) ([]byte, *
 	if !t.messageSeen {
 		return nil, invalid("messages", "messages is required")
 	}
-	if !t.turns.any() {
+	if !t.turns.Any() {
 		return nil, invalid("messages", "messages must hold some content besides system texts")
 	}
 	if f := t.reconcile(); f != nil {
@@ -77,7 +77,7 @@ func (t *translation) assemble(choice string) []byte {
 	if t.limit == 0 {
 		t.limit = outputDefault
 	}
-	turns := t.turns.close()
+	turns := t.turns.Close()
 	b := make([]byte, 0, len(turns)+len(t.system)+len(t.params)+t.tools.size()+len(t.format)+512)
 	b = t.host.appendVersion(append(b, '{'), "")
 	if t.host.namesModel(exchange.Chat) {

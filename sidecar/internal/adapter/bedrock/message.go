@@ -43,7 +43,7 @@ func (t *translation) message(at place, m gjson.Result) *exchange.Failure {
 		return invalid(at.String(), "a message must be an object")
 	}
 	add := func(role string) func(block []byte, cached bool) {
-		return func(block []byte, cached bool) { t.turns.block(role, withCachePoint(block, cached)) }
+		return func(block []byte, cached bool) { t.turns.Block(role, withCachePoint(block, cached)) }
 	}
 	switch m.Get("role").Str {
 	case "system", "developer":
@@ -159,6 +159,6 @@ func (t *translation) toolResult(at place, m gjson.Result) *exchange.Failure {
 	if f != nil {
 		return f
 	}
-	t.turns.result(withCachePoint(append(b, `]}}`...), cached)) // there can be none inside of a result
+	t.turns.Result(withCachePoint(append(b, `]}}`...), cached)) // there can be none inside of a result
 	return nil
 }

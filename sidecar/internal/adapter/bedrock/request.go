@@ -18,7 +18,7 @@ type translation struct {
 	model       string
 	limit       int64  // maxTokens, 0 to leave it to the model
 	system      []byte // blocks, comma separated
-	turns       turns
+	turns       adapter.Turns
 	names       map[string]bool // of documents, those that are taken
 	called      []string        // functions that the history calls, each once
 	answered    bool            // the history has calls or results
@@ -36,7 +36,7 @@ func translate(r *exchange.Request, model string) ([]byte, *exchange.Failure) {
 	if t.limit == 0 {
 		t.limit = r.DefaultOutput
 	}
-	t.turns.body = make([]byte, 0, len(r.Body))
+	t.turns = adapter.NewTurns(len(r.Body))
 	var f *exchange.Failure
 	gjson.ParseBytes(r.Body).ForEach(func(k, v gjson.Result) bool {
 		if v.Type == gjson.Null && k.Str != "messages" {
@@ -53,7 +53,7 @@ func translate(r *exchange.Request, model string) ([]byte, *exchange.Failure) {
 	switch {
 	case !t.messageSeen:
 		return nil, invalid("messages", "messages is required")
-	case !t.turns.any():
+	case !t.turns.Any():
 		return nil, invalid("messages", "messages must hold some content besides system texts")
 	}
 	tools, f := t.tools.finish(&t)
@@ -69,7 +69,7 @@ func mayDrop(r *exchange.Request, name string) bool {
 }
 
 func (t *translation) assemble(tools []byte) []byte {
-	turns := t.turns.close()
+	turns := t.turns.Close()
 	b := make([]byte, 0, len(turns)+len(t.system)+len(tools)+len(t.output)+512)
 	b = append(append(append(b, `{"messages":[`...), turns...), ']')
 	if len(t.system) > 0 {

@@ -196,7 +196,7 @@ func (s *stream) End(dst []byte) ([]byte, *exchange.Failure) {
 	}
 	if !complete {
 		return dst, &exchange.Failure{
-			Kind: exchange.FailCut, Code: codeCut, Message: "the provider's stream ended before the answer did",
+			Kind: exchange.FailCut, Code: adapter.CodeCut, Message: "the provider's stream ended before the answer did",
 		}
 	}
 	s.ended = true

@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 	"github.com/sluice-gateway/sluice/sidecar/internal/relay"
 )
@@ -237,7 +238,7 @@ func checkStream(t *testing.T, w want, got relayed) {
 // checkBroken checks a stream that broke after it began: what had come, and then one error, which is the last word.
 func checkBroken(t *testing.T, w want, got relayed) {
 	t.Helper()
-	caller := told(got.failure)
+	caller := adapter.Told(got.failure)
 	checkFailed(t, w, &caller)
 	checkUsage(t, w, got.usage)
 	at := bytes.LastIndex(got.out, []byte("data: "))

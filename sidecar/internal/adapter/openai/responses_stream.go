@@ -199,7 +199,7 @@ func (s *nativeStream) End(dst []byte) ([]byte, *exchange.Failure) {
 		return dst, s.broken
 	case s.last == nil:
 		return dst, &exchange.Failure{
-			Kind: exchange.FailCut, Code: codeCut, Message: "the provider's stream ended before it was complete",
+			Kind: exchange.FailCut, Code: adapter.CodeCut, Message: "the provider's stream ended before it was complete",
 		}
 	}
 	own, u := s.note(nil, s.usage, s.delivered)
@@ -212,7 +212,7 @@ func (s *nativeStream) Abort(dst []byte, f *exchange.Failure) []byte {
 	if s.failed != nil {
 		return append(dst, s.failed...)
 	}
-	c := told(f)
+	c := adapter.Told(f)
 	return responses.AppendBroken(dst, s.r, responses.Broken{
 		Response: s.id, Sequence: s.seq, Code: c.Code, Message: c.Message, Delivered: s.delivered.Bytes,
 		Retryable: f.Kind.Failover() && !f.Final,

@@ -424,7 +424,7 @@ func (s *stream) incomplete() *exchange.Failure {
 		return nil
 	}
 	return &exchange.Failure{
-		Kind: exchange.FailCut, Code: codeCut, Message: "the provider's stream ended before it was complete",
+		Kind: exchange.FailCut, Code: adapter.CodeCut, Message: "the provider's stream ended before it was complete",
 	}
 }
 

@@ -1,21 +1,22 @@
-package bedrock
+package adapter
 
 import "slices"
 
-// turns is the messages array in the making. The provider wants user and assistant to alternate, so messages of one
+// Turns is the messages array in the making. The provider wants user and assistant to alternate, so messages of one
 // role that follow each other become one turn.
-type turns struct {
+type Turns struct {
 	body []byte // without the outer brackets; the last turn is still open
 	role string // of the open turn, "" before the first
-	// results is where the next toolResult of the open turn goes. The provider wants them before all else in a turn.
+	// results is where the next result of a tool of the open turn goes. The provider wants them before all else in a turn.
 	results int
 	start   int // of the open turn's blocks
 }
 
-func (t *turns) any() bool { return t.role != "" }
+// Any reports whether there is a turn.
+func (t *Turns) Any() bool { return t.role != "" }
 
-// block adds one block to a turn of the role, which is user or assistant.
-func (t *turns) block(role string, block []byte) {
+// Block adds one block to a turn of the role, which is user, assistant or system.
+func (t *Turns) Block(role string, block []byte) {
 	t.open(role)
 	if len(t.body) > t.start {
 		t.body = append(t.body, ',')
@@ -23,8 +24,8 @@ func (t *turns) block(role string, block []byte) {
 	t.body = append(t.body, block...)
 }
 
-// result adds a toolResult to a user turn, behind the results that are there and before other blocks.
-func (t *turns) result(block []byte) {
+// Result adds a tool's result to a user turn, behind the results that are there and before other blocks.
+func (t *Turns) Result(block []byte) {
 	t.open("user")
 	at := t.results
 	switch {
@@ -40,7 +41,7 @@ func (t *turns) result(block []byte) {
 	}
 }
 
-func (t *turns) open(role string) {
+func (t *Turns) open(role string) {
 	if t.role == role {
 		return
 	}
@@ -51,11 +52,14 @@ func (t *turns) open(role string) {
 	t.role, t.start, t.results = role, len(t.body), len(t.body)
 }
 
-// close ends the last turn and returns the turns, comma separated.
-func (t *turns) close() []byte {
+// Close ends the last turn and returns the turns, comma separated.
+func (t *Turns) Close() []byte {
 	if t.role != "" {
 		t.body = append(t.body, `]}`...)
 		t.role = ""
 	}
 	return t.body
 }
+
+// NewTurns makes room for size bytes.
+func NewTurns(size int) Turns { return Turns{body: make([]byte, 0, size)} }
