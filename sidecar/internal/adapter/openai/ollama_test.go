@@ -3,6 +3,7 @@ package openai
 import (
 	"testing"
 
+	"github.com/sluice-gateway/sluice/sidecar/internal/adaptertest"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
@@ -84,14 +85,14 @@ func TestOllamaAnswers(t *testing.T) {
 	}
 	t.Run("one answer instead of a stream", func(t *testing.T) {
 		const raw = asJSON + `{"message":{"content":"Hi"},"done":true,"done_reason":"stop","prompt_eval_count":5,"eval_count":2}`
-		w := want{Stream: true}
-		w.Want.Status, w.Want.Finish, w.Want.Content = 200, "stop", new(string)
-		*w.Want.Content = "Hi"
-		got := overRelay(t, []byte(raw), func() int { return len(raw) }, ask(true))
-		if got.failure != nil || got.usage.Total() != 7 {
+		got := adaptertest.Relay(t, New(), compatible, ask(true), []byte(raw))
+		if got.Failure != nil || got.Usage.Total() != 7 {
 			t.Fatalf("%+v", got)
 		}
-		check(t, w, readStream(t, got.run, false))
+		s := adaptertest.ReadStream(t, got.Body, true)
+		if c := s.First(); len(s.Choices) != 1 || c.Content != "Hi" || c.Finish != "stop" || c.Reasoning+c.Refusal != "" || len(c.Calls) > 0 {
+			t.Errorf("%+v", c)
+		}
 	})
 	r := &exchange.Request{Operation: exchange.Embeddings, Model: alias, Body: []byte(`{"encoding_format":"base64"}`)}
 	out, u, f := New().Response(r, []byte(`{"model":"fx","embeddings":[[1,-2.5]],"prompt_eval_count":3}`), note)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sluice-gateway/sluice/sidecar/internal/adaptertest"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
@@ -98,15 +99,15 @@ func TestQuirks(t *testing.T) {
 			`{"status":200,"content":"Hé","finish_reason":"length","reasoning":"hm"}`,
 		},
 		"arguments as an object, Mistral": {
-			asJSON + `{"id":"c","choices":[{"index":0,"message":{"role":"assistant","content":"","tool_calls":[{"id":"abcDEF123","function":{"name":"f","arguments":{"a": 1}}}]},"finish_reason":"tool_calls"}],` + bill + `}`,
+			asJSON + `{"id":"c","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"","tool_calls":[{"id":"abcDEF123","function":{"name":"f","arguments":{"a": 1}}}]},"finish_reason":"tool_calls"}],` + bill + `}`,
 			`{"status":200,"content":"","finish_reason":"tool_calls","tool_calls":[{"id":"abcDEF123","name":"f","arguments":"{\"a\":1}"}],` + bill + `}`,
 		},
 		"usage in texts, and an end of its own": {
-			asJSON + `{"id":"c","choices":[{"index":0,"message":{"content":"Hé","tool_calls":null},"finish_reason":"eos"}],"usage":{"prompt_tokens":"5","completion_tokens":2.0,"total_tokens":null}}`,
+			asJSON + `{"id":"c","object":"chat.completion","choices":[{"index":0,"message":{"content":"Hé","tool_calls":null},"finish_reason":"eos"}],"usage":{"prompt_tokens":"5","completion_tokens":2.0,"total_tokens":null}}`,
 			`{"status":200,"content":"Hé","finish_reason":"stop",` + bill + `}`,
 		},
 		"a reason with more behind it, Gemini": {
-			asJSON + `{"id":"c","choices":[{"index":0,"message":{"content":""},"finish_reason":"content_filter: PROHIBITED_CONTENT"}],` + bill + `}`,
+			asJSON + `{"id":"c","object":"chat.completion","choices":[{"index":0,"message":{"content":""},"finish_reason":"content_filter: PROHIBITED_CONTENT"}],` + bill + `}`,
 			`{"status":200,"content":"","finish_reason":"content_filter",` + bill + `}`,
 		},
 		"an abort, vLLM and SGLang": {
@@ -150,17 +151,15 @@ func TestQuirks(t *testing.T) {
 // playQuirk plays an answer through the relay, cut in every way. Without a status in expected it is 200.
 func playQuirk(t *testing.T, raw, expected string) {
 	t.Helper()
-	w := want{Stream: strings.HasPrefix(raw, asStream) || strings.HasPrefix(raw, asLines)}
-	if err := json.Unmarshal([]byte(expected), &w.Want); err != nil {
+	f := &adaptertest.Fixture{Stream: strings.HasPrefix(raw, asStream) || strings.HasPrefix(raw, asLines)}
+	if err := json.Unmarshal([]byte(expected), &f.Want); err != nil {
 		t.Fatal(err)
 	}
-	w.Want.Status = cmp.Or(w.Want.Status, 200)
-	if e := w.Want.Error; e != nil && e.Type == "" {
+	f.Want.Status = cmp.Or(f.Want.Status, 200)
+	if e := f.Want.Error; e != nil && e.Type == "" {
 		e.Type = "server_error"
 	}
-	for cut, size := range cuts() {
-		t.Run(cut, func(t *testing.T) { judge(t, w, overRelay(t, []byte(raw), size, ask(w.Stream))) })
-	}
+	f.Play(t, New(), compatible, []byte(raw))
 }
 
 // TestServiceTier: the tier is the provider's word, and what it said of its usage is kept as it stood.
@@ -171,11 +170,13 @@ func TestServiceTier(t *testing.T) {
 	if f != nil || u.ServiceTier != "flex" || u.Raw != raw {
 		t.Errorf("%+v, %+v", u, f)
 	}
-	body := events(delta(`"content":"a"`), `{"id":"c1","service_tier":"auto","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`,
-		`{"id":"c1","service_tier":"flex","choices":[],"usage":`+raw+`}`, done)
+	events := []string{
+		delta(`"content":"a"`), `{"id":"c1","service_tier":"auto","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`,
+		`{"id":"c1","service_tier":"flex","choices":[],"usage":` + raw + `}`, done,
+	}
 	for _, asked := range []bool{true, false} {
-		if got := translate(t, body, len(body), asked); got.usage.ServiceTier != "flex" || got.usage.Raw != raw {
-			t.Errorf("%+v", got.usage)
+		if u := translate(t, asked, events...).Usage(); u.ServiceTier != "flex" || u.Raw != raw {
+			t.Errorf("%+v", u)
 		}
 	}
 	long := `{"prompt_tokens":5,"completion_tokens":2,"x":"` + strings.Repeat("x", rawMax) + `"}`

@@ -2,21 +2,14 @@ package openai
 
 import (
 	"bytes"
-	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
+	"github.com/sluice-gateway/sluice/sidecar/internal/adaptertest"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
-
-func events(list ...string) []byte {
-	var b []byte
-	for _, ev := range list {
-		b = append(append(append(b, "data: "...), strings.ReplaceAll(ev, "\n", "\ndata: ")...), "\n\n"...)
-	}
-	return b
-}
 
 // delta is a chunk of the first choice.
 func delta(members string) string {
@@ -72,10 +65,9 @@ func TestStreamBytes(t *testing.T) {
 		"the same, not asked": {onFinish, false, renamed(with("}")...)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			body := events(append(c.list, done)...)
-			got := translate(t, body, len(body), c.asked)
-			if got.failure != nil || string(got.out) != c.want || got.usage.Prompt() != 20 || got.usage.InputAudio != 3 || got.usage.Output != 9 {
-				t.Errorf("%+v\n%s\nwant\n%s", got, got.out, c.want)
+			got := translate(t, c.asked, append(c.list, done)...)
+			if u := got.Usage(); got.failure != nil || string(got.out) != c.want || u.Prompt() != 20 || u.InputAudio != 3 || u.Output != 9 {
+				t.Errorf("%+v, usage %+v\n%s\nwant\n%s", got.failure, u, got.out, c.want)
 			}
 		})
 	}
@@ -84,9 +76,8 @@ func TestStreamBytes(t *testing.T) {
 // TestStreamStatesNothing: a server without id and time gets the request's own, the same in every chunk.
 func TestStreamStatesNothing(t *testing.T) {
 	for name, id := range map[string]string{"none": `{`, "empty": `{"id":"","created":0,`} {
-		body := events(id+`"choices":[{"delta":{"content":"x"}}]}`, finished, done)
-		got := translate(t, body, len(body), true)
-		readStream(t, got, false)
+		got := translate(t, true, id+`"choices":[{"delta":{"content":"x"}}]}`, finished, done)
+		got.seen(t)
 		for _, member := range []string{`"id":"req_test"`, `"object":"chat.completion.chunk"`, `"created":1700000000`, `"model":"smart"`} {
 			if n := bytes.Count(got.out, []byte(member)); n != 3 {
 				t.Errorf("%s: %s stands %d times in %s", name, member, n, got.out)
@@ -100,60 +91,54 @@ func TestStreamOddities(t *testing.T) {
 	const begin = `"index":0,"id":"t1","type":"function","function":{"name":"f","arguments":""}`
 	for name, c := range map[string]struct {
 		list []string
-		want seenChoice
+		want adaptertest.Choice
 	}{
-		"null delta":          {[]string{strings.Replace(delta(""), "{}", "null", 1), delta(`"content":"x"`), finished}, seenChoice{content: "x", finish: "stop"}},
-		"a delta over lines":  {[]string{delta("\"content\":\"x\",\n\"extra\":{\n\"a\":[1,\n2]}"), finished}, seenChoice{content: "x", finish: "stop"}},
-		"odd member names":    {[]string{delta(`"a\"b":1,"content":"x"`), finished}, seenChoice{content: "x", finish: "stop"}},
-		"odd finish":          {[]string{delta(`"content":"x"`), strings.Replace(finished, "stop", `a\"b`, 1)}, seenChoice{content: "x", finish: `a"b`}},
-		"content parts":       {[]string{delta(`"content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]},{"type":"text","text":"x"}]`), finished}, seenChoice{content: "x", reasoning: "hm", finish: "stop"}},
-		"reasoning":           {[]string{delta(`"reasoning":"hm"`), delta(`"content":"x"`), finished}, seenChoice{content: "x", reasoning: "hm", finish: "stop"}},
-		"a finish again":      {[]string{delta(`"content":"x"`), finished, finished, strings.Replace(delta(`"content":"y"`), "null", `"stop"`, 1)}, seenChoice{content: "xy", finish: "stop"}},
-		"reasoning, null too": {[]string{delta(`"reasoning":"h","reasoning_content":null`), delta(`"reasoning_content":"","reasoning":"m"`), delta(`"content":"x"`), finished}, seenChoice{content: "x", reasoning: "hm", finish: "stop"}},
-		"reasoning details":   {[]string{delta(`"reasoning":null,"reasoning_details":[{"type":"reasoning.text","text":"hm"}]`), delta(`"content":"x"`), finished}, seenChoice{content: "x", reasoning: "hm", finish: "stop"}},
-		"reasoning twice":     {[]string{delta(`"reasoning_details":[{"type":"reasoning.text","text":"hm"}],"reasoning":"hm"`), delta(`"content":"x"`), finished}, seenChoice{content: "x", reasoning: "hm", finish: "stop"}},
-		"foreign finish":      {[]string{delta(`"content":"x"`), strings.Replace(finished, "stop", "MAX_TOKENS", 1)}, seenChoice{content: "x", finish: "length"}},
+		"null delta":          {[]string{strings.Replace(delta(""), "{}", "null", 1), delta(`"content":"x"`), finished}, adaptertest.Choice{Content: "x", Finish: "stop"}},
+		"a delta over lines":  {[]string{delta("\"content\":\"x\",\n\"extra\":{\n\"a\":[1,\n2]}"), finished}, adaptertest.Choice{Content: "x", Finish: "stop"}},
+		"odd member names":    {[]string{delta(`"a\"b":1,"content":"x"`), finished}, adaptertest.Choice{Content: "x", Finish: "stop"}},
+		"odd finish":          {[]string{delta(`"content":"x"`), strings.Replace(finished, "stop", `a\"b`, 1)}, adaptertest.Choice{Content: "x", Finish: `a"b`}},
+		"content parts":       {[]string{delta(`"content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]},{"type":"text","text":"x"}]`), finished}, adaptertest.Choice{Content: "x", Reasoning: "hm", Finish: "stop"}},
+		"reasoning":           {[]string{delta(`"reasoning":"hm"`), delta(`"content":"x"`), finished}, adaptertest.Choice{Content: "x", Reasoning: "hm", Finish: "stop"}},
+		"a finish again":      {[]string{delta(`"content":"x"`), finished, finished, strings.Replace(delta(`"content":"y"`), "null", `"stop"`, 1)}, adaptertest.Choice{Content: "xy", Finish: "stop"}},
+		"reasoning, null too": {[]string{delta(`"reasoning":"h","reasoning_content":null`), delta(`"reasoning_content":"","reasoning":"m"`), delta(`"content":"x"`), finished}, adaptertest.Choice{Content: "x", Reasoning: "hm", Finish: "stop"}},
+		"reasoning details":   {[]string{delta(`"reasoning":null,"reasoning_details":[{"type":"reasoning.text","text":"hm"}]`), delta(`"content":"x"`), finished}, adaptertest.Choice{Content: "x", Reasoning: "hm", Finish: "stop"}},
+		"reasoning twice":     {[]string{delta(`"reasoning_details":[{"type":"reasoning.text","text":"hm"}],"reasoning":"hm"`), delta(`"content":"x"`), finished}, adaptertest.Choice{Content: "x", Reasoning: "hm", Finish: "stop"}},
+		"foreign finish":      {[]string{delta(`"content":"x"`), strings.Replace(finished, "stop", "MAX_TOKENS", 1)}, adaptertest.Choice{Content: "x", Finish: "length"}},
 		"arguments in pieces": {
 			[]string{call(begin), call(`"index":0,"function":{"arguments":"{\"a\""}`), call(`"index":0,"function":{"arguments":":1}"}`), finished},
-			seenChoice{finish: "tool_calls", calls: []wantCall{{"t1", "f", `{"a":1}`}}},
+			adaptertest.Choice{Finish: "tool_calls", Calls: []adaptertest.Call{{"t1", "f", `{"a":1}`}}},
 		},
 		"id and name again": {
 			[]string{call(begin), call(`"index":0,"id":"t1","function":{"name":"f","arguments":"{}"}`), finished},
-			seenChoice{finish: "tool_calls", calls: []wantCall{{"t1", "f", `{}`}}},
+			adaptertest.Choice{Finish: "tool_calls", Calls: []adaptertest.Call{{"t1", "f", `{}`}}},
 		},
 		"two calls at one index": {
 			[]string{call(begin), call(strings.Replace(begin, "t1", "t2", 1)), finished},
-			seenChoice{finish: "tool_calls", calls: []wantCall{{"t1", "f", ""}, {"t2", "f", ""}}},
+			adaptertest.Choice{Finish: "tool_calls", Calls: []adaptertest.Call{{"t1", "f", ""}, {"t2", "f", ""}}},
 		},
 		"indexes with gaps": {
 			[]string{call(strings.Replace(begin, `"index":0`, `"index":3`, 1)), call(`"index":7,"id":"t2","function":{"name":"g","arguments":"{}"}`), finished},
-			seenChoice{finish: "tool_calls", calls: []wantCall{{"t1", "f", ""}, {"t2", "g", "{}"}}},
+			adaptertest.Choice{Finish: "tool_calls", Calls: []adaptertest.Call{{"t1", "f", ""}, {"t2", "g", "{}"}}},
 		},
 		"no index": {
 			[]string{call(`"id":"t1","function":{"name":"f","arguments":"{"}`), call(`"function":{"arguments":"}"}`), finished},
-			seenChoice{finish: "tool_calls", calls: []wantCall{{"t1", "f", "{}"}}},
+			adaptertest.Choice{Finish: "tool_calls", Calls: []adaptertest.Call{{"t1", "f", "{}"}}},
 		},
 		"no id, arguments as an object": {
 			[]string{call(`"index":0,"id":null,"function":{"name":"f","arguments":{ "a": "é" }}`), finished},
-			seenChoice{finish: "tool_calls", calls: []wantCall{{callID(`"c1"`, 0, 0), "f", `{"a":"é"}`}}},
+			adaptertest.Choice{Finish: "tool_calls", Calls: []adaptertest.Call{{callID(`"c1"`, 0, 0), "f", `{"a":"é"}`}}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			body := events(append(c.list, done)...)
-			res := translate(t, body, len(body), true)
+			res := translate(t, true, append(c.list, done)...)
 			if bytes.Contains(res.out, []byte(`{"":`)) {
 				t.Errorf("a member without a name: %s", res.out)
 			}
-			got := readStream(t, res, false).choices[0]
-			if got == nil || len(got.calls) != len(c.want.calls) {
-				t.Fatalf("got %+v", got)
+			got := res.seen(t).First()
+			if !slices.Equal(got.Calls, c.want.Calls) {
+				t.Errorf("calls %+v, want %+v", got.Calls, c.want.Calls)
 			}
-			for i, x := range c.want.calls {
-				if got.calls[i] != x {
-					t.Errorf("call %d is %+v, want %+v", i, got.calls[i], x)
-				}
-			}
-			if got.content != c.want.content || got.reasoning != c.want.reasoning || got.finish != c.want.finish {
+			if got.Content != c.want.Content || got.Reasoning != c.want.Reasoning || got.Finish != c.want.Finish {
 				t.Errorf("got %+v", got)
 			}
 		})
@@ -179,13 +164,12 @@ func TestStreamFailures(t *testing.T) {
 		"too many choices":  {append(manyChoices(), done), exchange.FailInvalid},
 	} {
 		t.Run(name, func(t *testing.T) {
-			body := events(c.list...)
-			got := translate(t, body, max(len(body), 1), true)
+			got := translate(t, true, c.list...)
 			if got.failure == nil || got.failure.Kind != c.kind || got.failure.Message == "" {
 				t.Fatalf("%+v", got.failure)
 			}
-			for _, choice := range readStream(t, got, true).choices {
-				if choice.finish != "" && name != "one choice of two" {
+			for _, choice := range adaptertest.ReadBroken(t, got.out, true).Choices {
+				if choice.Finish != "" && name != "one choice of two" {
 					t.Errorf("a broken stream looks finished: %s", got.out)
 				}
 			}
@@ -296,14 +280,6 @@ func FuzzEvent(f *testing.F) {
 			}
 		}
 		out, _ = s.End(out)
-		for _, ev := range strings.SplitAfter(string(out), "\n\n") {
-			if ev == "" || ev == "data: [DONE]\n\n" {
-				continue
-			}
-			data, ok := strings.CutPrefix(ev, "data: ")
-			if !ok || !json.Valid([]byte(data)) || strings.Count(ev, "\n") != 2 || strings.Contains(ev, "\r") {
-				t.Fatalf("event %q", ev)
-			}
-		}
+		adaptertest.Events(t, out)
 	})
 }

@@ -3,6 +3,8 @@ package openai
 import (
 	"strings"
 	"testing"
+
+	"github.com/sluice-gateway/sluice/sidecar/internal/adaptertest"
 )
 
 // TestCallsTakenApart: servers state where a call begins in many ways; callers get each call once and whole.
@@ -28,90 +30,89 @@ func TestCallsTakenApart(t *testing.T) {
 	const x = `{"x":"}"}`
 	for name, c := range map[string]struct {
 		list []string
-		want []wantCall
+		want []adaptertest.Call
 	}{
 		"whole ones at index 0, a chunk each": {
 			[]string{chunk(entry("0", "", "f", whole)), chunk(entry("0", "", "g", whole))},
-			[]wantCall{{made(0), "f", x}, {made(1), "g", x}},
+			[]adaptertest.Call{{made(0), "f", x}, {made(1), "g", x}},
 		},
 		"the same tool twice at index 0": {
 			[]string{chunk(entry("0", "", "f", whole)), chunk(entry("0", "", "f", whole))},
-			[]wantCall{{made(0), "f", x}, {made(1), "f", x}},
+			[]adaptertest.Call{{made(0), "f", x}, {made(1), "f", x}},
 		},
 		"whole ones at index 0, in one chunk": {
 			[]string{chunk(entry("0", "", "f", whole), entry("0", "", "f", whole), entry("0", "", "f", ``))},
-			[]wantCall{{made(0), "f", x}, {made(1), "f", x}, {made(2), "f", ""}},
+			[]adaptertest.Call{{made(0), "f", x}, {made(1), "f", x}, {made(2), "f", ""}},
 		},
 		"no index, no id, a chunk each": {
 			[]string{chunk(entry("", "", "f", `{}`)), chunk(entry("", "", "f", `{}`)), chunk(entry("", "", "g", ``))},
-			[]wantCall{{made(0), "f", `{}`}, {made(1), "f", `{}`}, {made(2), "g", ``}},
+			[]adaptertest.Call{{made(0), "f", `{}`}, {made(1), "f", `{}`}, {made(2), "g", ``}},
 		},
 		"without arguments, then another": {
 			[]string{chunk(entry("0", "", "f", ``)), chunk(entry("0", "", "g", ``))},
-			[]wantCall{{made(0), "f", ``}, {made(1), "g", ``}},
+			[]adaptertest.Call{{made(0), "f", ``}, {made(1), "g", ``}},
 		},
 		"a late id": {
 			[]string{chunk(entry("0", "", "f", ``)), chunk(entry("0", "t1", "", `{\"x\":`)), chunk(entry("0", "t1", "", `1}`))},
-			[]wantCall{{made(0), "f", `{"x":1}`}},
+			[]adaptertest.Call{{made(0), "f", `{"x":1}`}},
 		},
 		"a late id, then another call": {
 			[]string{chunk(entry("0", "", "f", `{`)), chunk(entry("0", "t1", "", `}`)), chunk(entry("0", "t2", "g", `{}`))},
-			[]wantCall{{made(0), "f", `{}`}, {"t2", "g", `{}`}},
+			[]adaptertest.Call{{made(0), "f", `{}`}, {"t2", "g", `{}`}},
 		},
 		"a late id, then the same tool": {
 			[]string{chunk(entry("0", "", "f", ``)), chunk(entry("0", "t1", "", ``)), chunk(entry("0", "t2", "f", `{}`))},
-			[]wantCall{{made(0), "f", ``}, {"t2", "f", `{}`}},
+			[]adaptertest.Call{{made(0), "f", ``}, {"t2", "f", `{}`}},
 		},
 		"a late id without an index": {
 			[]string{chunk(entry("", "", "f", `{`)), chunk(entry("", "t1", "", `}`))},
-			[]wantCall{{made(0), "f", `{}`}},
+			[]adaptertest.Call{{made(0), "f", `{}`}},
 		},
 		"a late name": {
 			[]string{chunk(entry("0", "t1", "", ``)), chunk(entry("0", "", "f", `{}`)), chunk(entry("0", "", "g", ``))},
-			[]wantCall{{"t1", "f", `{}`}, {made(1), "g", ``}},
+			[]adaptertest.Call{{"t1", "f", `{}`}, {made(1), "g", ``}},
 		},
 		"the name in every piece": {
 			[]string{chunk(entry("0", "t1", "f", `{\"x\"`)), chunk(entry("0", "t1", "f", `:1`)), chunk(entry("0", "", "f", `}`)), chunk(entry("0", "", "f", ``))},
-			[]wantCall{{"t1", "f", `{"x":1}`}},
+			[]adaptertest.Call{{"t1", "f", `{"x":1}`}},
 		},
 		"braces and quotes in a text do not end a call": {
 			[]string{chunk(entry("0", "", "f", `{\"x\":\"\\\"}`)), chunk(entry("0", "", "f", `\u0022}`))},
-			[]wantCall{{made(0), "f", `{"x":"\"}"}`}},
+			[]adaptertest.Call{{made(0), "f", `{"x":"\"}"}`}},
 		},
 		"interleaved": {
 			[]string{chunk(entry("0", "t1", "f", ``), entry("1", "t2", "g", ``)), chunk(entry("1", "", "", `{`), entry("0", "", "", `{`)), chunk(entry("0", "", "", `}`)), chunk(entry("1", "", "", `}`))},
-			[]wantCall{{"t1", "f", `{}`}, {"t2", "g", `{}`}},
+			[]adaptertest.Call{{"t1", "f", `{}`}, {"t2", "g", `{}`}},
 		},
 		"pieces after a second call at one index": {
 			[]string{chunk(entry("0", "t1", "f", `{}`)), chunk(entry("0", "t2", "g", ``)), chunk(entry("0", "", "", `{`)), chunk(entry("0", "", "", `}`))},
-			[]wantCall{{"t1", "f", `{}`}, {"t2", "g", `{}`}},
+			[]adaptertest.Call{{"t1", "f", `{}`}, {"t2", "g", `{}`}},
 		},
 		"entries that say nothing": {
 			[]string{chunk(`{}`, entry("0", "t1", "f", `{`), `null`), chunk(`null`, entry("0", "", "", `}`), `{}`)},
-			[]wantCall{{"t1", "f", `{}`}},
+			[]adaptertest.Call{{"t1", "f", `{}`}},
 		},
 		"a function that is empty or missing": {
 			[]string{chunk(`{"index":0,"id":"t1","type":"function","function":{}}`, `{"index":1,"id":"t2"}`)},
-			[]wantCall{{"t1", "", ``}, {"t2", "", ``}},
+			[]adaptertest.Call{{"t1", "", ``}, {"t2", "", ``}},
 		},
 		"a kind of its own": {
 			[]string{chunk(`{"index":0,"id":"t1","type":"mcp","mcp":{"x":1}}`, entry("1", "t2", "f", `{}`))},
-			[]wantCall{{"t1", "", ``}, {"t2", "f", `{}`}},
+			[]adaptertest.Call{{"t1", "", ``}, {"t2", "f", `{}`}},
 		},
 		"null arguments": {
 			[]string{chunk(`{"index":0,"id":"t1","type":null,"function":{"name":"f","arguments":null}}`), chunk(`{"index":0,"function":{"arguments":null}}`)},
-			[]wantCall{{"t1", "f", ``}},
+			[]adaptertest.Call{{"t1", "f", ``}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			body := events(append(c.list, finished, done)...)
-			got := readStream(t, translate(t, body, len(body), true), false).choices[0]
-			if got == nil || len(got.calls) != len(c.want) || got.finish != "tool_calls" {
+			got := translate(t, true, append(c.list, finished, done)...).seen(t).First()
+			if len(got.Calls) != len(c.want) || got.Finish != "tool_calls" {
 				t.Fatalf("got %+v", got)
 			}
 			for i, want := range c.want {
-				if got.calls[i] != want {
-					t.Errorf("call %d is %+v, want %+v", i, got.calls[i], want)
+				if got.Calls[i] != want {
+					t.Errorf("call %d is %+v, want %+v", i, got.Calls[i], want)
 				}
 			}
 		})
@@ -120,8 +121,8 @@ func TestCallsTakenApart(t *testing.T) {
 
 func TestTooManyCalls(t *testing.T) {
 	entries := strings.Repeat(`{"function":{"name":"f","arguments":"{}"}},`, callsMax+1)
-	body := events(delta(`"tool_calls":[` + strings.TrimSuffix(entries, ",") + `]`))
-	if got := translate(t, body, len(body), true); got.failure == nil || len(got.out) > 0 || got.delivered != 0 {
+	got := translate(t, true, delta(`"tool_calls":[`+strings.TrimSuffix(entries, ",")+`]`))
+	if got.failure == nil || len(got.out) > 0 || got.Delivered().Bytes != 0 {
 		t.Errorf("%+v", got)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/sluice-gateway/sluice/sidecar/internal/adaptertest"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
@@ -70,12 +71,7 @@ func TestUsageBases(t *testing.T) {
 				t.Fatalf("got %+v, %v, want %+v", got, ok, want)
 			}
 			told := mendUsage([]byte(c.usage), got, exchange.Chat)
-			var u struct {
-				usageJSON
-				Out struct {
-					Reasoning int64 `json:"reasoning_tokens"`
-				} `json:"completion_tokens_details"`
-			}
+			var u adaptertest.Told
 			if err := json.Unmarshal(told, &u); err != nil || u.Prompt != c.want.Prompt() || u.Completion != c.want.Completion() ||
 				u.Total != c.want.Total() || u.In.Cached != c.want.CacheRead || u.Out.Reasoning != c.want.Reasoning {
 				t.Errorf("told %s (%v)", told, err)
@@ -102,20 +98,19 @@ func TestUsageNotStated(t *testing.T) {
 		"half": `"usage":{"prompt_tokens":5},`, "unreadable": `"usage":{"prompt_tokens":"many","completion_tokens":[]},`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			body := events(delta(`"content":"abc"`), finished, `{`+usage+`"id":"c1","choices":[]}`, done)
-			got := translate(t, body, len(body), true)
+			got := translate(t, true, delta(`"content":"abc"`), finished, `{`+usage+`"id":"c1","choices":[]}`, done)
 			const want = `"usage":{"prompt_tokens":40,"completion_tokens":3,"total_tokens":43},"x_gateway":{"estimated":true}}` + "\n\ndata: [DONE]\n\n"
 			if got.failure != nil || !strings.HasSuffix(string(got.out), want) {
 				t.Errorf("%+v: %s", got.failure, got.out)
 			}
-			if u := got.usage; u.Source != exchange.FromEstimate || u.Input != 40 || u.Output != 3 {
+			if u := got.Usage(); u.Source != exchange.FromEstimate || u.Input != 40 || u.Output != 3 {
 				t.Errorf("settled %+v", u)
 			}
-			out, u, f := New().Response(ask(false), []byte(`{`+usage+`"choices":[{"message":{"content":"abc"},"finish_reason":"stop"}]}`), note)
+			out, u, f := New().Response(ask(false), []byte(`{`+usage+`"id":"c1","object":"chat.completion","choices":[{"message":{"content":"abc"},"finish_reason":"stop"}]}`), note)
 			if f != nil || u.Output != 3 || u.Source != exchange.FromEstimate {
 				t.Fatalf("%+v, %+v", u, f)
 			}
-			if s := readAnswer(t, out); s.usage == nil || s.usage.Total != 43 {
+			if s := adaptertest.ReadAnswer(t, out); s.Usage.Total != 43 {
 				t.Errorf("%s", out)
 			}
 		})
