@@ -11,6 +11,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
+	"github.com/sluice-gateway/sluice/sidecar/internal/adaptertest"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
@@ -304,12 +305,11 @@ func TestReplay(t *testing.T) {
 	}
 	// Played back through the tap it is a good stream, of the same usage.
 	again := ad.Stream(r, note)
-	for e := range strings.SplitSeq(strings.TrimSuffix(string(out), "\n\n"), "\n\n") {
-		name, data, _ := strings.Cut(strings.TrimPrefix(e, "event: "), "\ndata: ")
-		if !json.Valid([]byte(data)) || gjson.Get(data, "type").Str != name {
-			t.Errorf("event %s", e)
+	for _, ev := range adaptertest.Events(t, out) {
+		if gjson.Get(ev.Data, "type").Str != ev.Name {
+			t.Errorf("event %q is %s", ev.Name, ev.Data)
 		}
-		if _, p := again.Event(nil, []byte(name), []byte(data)); p.Failure != nil {
+		if _, p := again.Event(nil, []byte(ev.Name), []byte(ev.Data)); p.Failure != nil {
 			t.Error(p.Failure)
 		}
 	}

@@ -2,10 +2,12 @@ package anthropic
 
 import (
 	"bytes"
-	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
+	"github.com/sluice-gateway/sluice/sidecar/internal/adaptertest"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
@@ -19,12 +21,21 @@ const (
 	evDone  = `{"type":"message_stop"}`
 )
 
-func events(list ...string) []byte {
-	var b []byte
-	for _, ev := range list {
-		b = append(append(append(b, "data: "...), ev...), "\n\n"...)
-	}
-	return b
+func chat(stream bool) *exchange.Request { return adaptertest.Chat(stream) }
+
+// guess is what note takes an answer without usage for.
+var guess = exchange.Usage{Source: exchange.FromEstimate, Tokens: exchange.Tokens{Input: 40, Output: 2}}
+
+func note(dst []byte, u exchange.Usage, _ adapter.Delivered) ([]byte, exchange.Usage) {
+	return adaptertest.Note(dst, u, adapter.Delivered{Bytes: guess.Output})
+}
+
+// translate gives a stream its events.
+func translate(t *testing.T, r *exchange.Request, events ...string) ([]byte, *stream, *exchange.Failure) {
+	t.Helper()
+	st := newStream(r, note)
+	out, f := adaptertest.Translate(t, st, events...)
+	return out, st, f
 }
 
 func TestStreamBytes(t *testing.T) {
@@ -33,8 +44,8 @@ func TestStreamBytes(t *testing.T) {
 	first := start + `[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}` + "\n\n" +
 		start + `[{"index":0,"delta":{"content":"Hel\u00e9\n"},"finish_reason":null}]}` + "\n\n"
 	rest := start + `[{"index":0,"delta":{},"finish_reason":"stop"}]}` + "\n\ndata: [DONE]\n\n"
-	body := events(evStart, evText, evHello, evStop, evEnd, evDone)
-	out, st, f := translateBody(t, body, len(body), r)
+	hello := []string{evStart, evText, evHello, evStop, evEnd, evDone}
+	out, st, f := translate(t, r, hello...)
 	if f != nil || string(out) != first+rest {
 		t.Errorf("%v\n%s", f, out)
 	}
@@ -42,7 +53,7 @@ func TestStreamBytes(t *testing.T) {
 		t.Errorf("delivered %d", st.Delivered().Bytes)
 	}
 	r.IncludeUsage = true
-	out, _, _ = translateBody(t, body, len(body), r)
+	out, _, _ = translate(t, r, hello...)
 	usage := start + `[],"usage":{"prompt_tokens":9,"completion_tokens":4,"total_tokens":13,` +
 		`"prompt_tokens_details":{"cached_tokens":0,"cache_write_tokens":0},` +
 		`"completion_tokens_details":{"reasoning_tokens":0}},"x_gateway":{"estimated":false}}` + "\n\ndata: [DONE]\n\n"
@@ -85,11 +96,11 @@ func TestStreamOddities(t *testing.T) {
 	rows := []struct {
 		name   string
 		events []string
-		want   seen
+		want   adaptertest.Choice
 	}{
-		{"nothing but an end", []string{evStart, evEnd, evDone}, seen{finish: "stop"}},
+		{"nothing but an end", []string{evStart, evEnd, evDone}, adaptertest.Choice{Finish: "stop"}},
 		{"ping and unknown events", []string{evStart, `{"type":"ping"}`, `{"type":"novel","text":"x"}`, evHello, evEnd, evDone},
-			seen{content: ptr("Helé\n"), finish: "stop"}},
+			adaptertest.Choice{Content: "Helé\n", Finish: "stop"}},
 		{"server tools and unknown blocks are skipped", []string{
 			evStart, `{"type":"content_block_start","index":0,"content_block":{"type":"server_tool_use","id":"s","name":"w","input":{}}}`,
 			delta("0", `{"type":"input_json_delta","partial_json":"{}"}`), evStop,
@@ -97,51 +108,52 @@ func TestStreamOddities(t *testing.T) {
 			delta("1", `{"type":"text_delta","text":"hidden"}`), `{"type":"content_block_stop","index":1}`,
 			`{"type":"content_block_start","index":2,"content_block":{"type":"text","text":"seen"}}`,
 			delta("2", `{"type":"citations_delta","citation":{}}`), end("pause_turn"), evDone,
-		}, seen{content: ptr("seen"), finish: "stop"}},
+		}, adaptertest.Choice{Content: "seen", Finish: "stop"}},
 		{"thinking without text", []string{
 			evStart, `{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":""}}`,
 			delta("0", `{"type":"signature_delta","signature":"s"}`), evStop, end("max_tokens"),
-		}, seen{finish: "length"}},
+		}, adaptertest.Choice{Finish: "length"}},
 		{"call whose end is not announced", []string{evStart, evTool, end("tool_use"), evDone},
-			seen{calls: []wantCall{{"t1", "tide", "{}"}}, finish: "tool_calls"}},
+			adaptertest.Choice{Calls: []adaptertest.Call{{"t1", "tide", "{}"}}, Finish: "tool_calls"}},
 		{"input in the start", []string{
 			evStart, strings.Replace(evTool, `"input":{}`, `"input":{"a": "x"}`, 1), `{"type":"content_block_stop"}`, end("tool_use"),
-		}, seen{calls: []wantCall{{"t1", "tide", `{"a":"x"}`}}, finish: "tool_calls"}},
+		}, adaptertest.Choice{Calls: []adaptertest.Call{{"t1", "tide", `{"a":"x"}`}}, Finish: "tool_calls"}},
 		{"input in the start and in deltas", []string{
 			evStart, strings.Replace(evTool, `"input":{}`, `"input":{"a":1}`, 1),
 			delta("1", `{"type":"input_json_delta","partial_json":"{}"}`), end("tool_use"),
-		}, seen{calls: []wantCall{{"t1", "tide", `{}`}}, finish: "tool_calls"}},
+		}, adaptertest.Choice{Calls: []adaptertest.Call{{"t1", "tide", `{}`}}, Finish: "tool_calls"}},
 		{"cut arguments stay cut", []string{evStart, evTool, delta("1", `{"type":"input_json_delta","partial_json":"{\"a"}`), end("max_tokens")},
-			seen{calls: []wantCall{{"t1", "tide", `{"a`}}, finish: "length"}},
+			adaptertest.Choice{Calls: []adaptertest.Call{{"t1", "tide", `{"a`}}, Finish: "length"}},
 		{"refusal keeps the text", []string{evStart, evText, evHello, end("refusal"), evDone},
-			seen{content: ptr("Helé\n"), finish: "content_filter"}},
+			adaptertest.Choice{Content: "Helé\n", Finish: "content_filter"}},
 		{"a null reason does not clear one", []string{
 			evStart, evHello, end("max_tokens"), `{"type":"message_delta","delta":{"stop_reason":null},"usage":null}`, evDone,
-		}, seen{content: ptr("Helé\n"), finish: "length"}},
-		{"a foreign end mark", []string{evStart, evHello, evEnd, evDone, `[DONE]`}, seen{content: ptr("Helé\n"), finish: "stop"}},
+		}, adaptertest.Choice{Content: "Helé\n", Finish: "length"}},
+		{"a foreign end mark", []string{evStart, evHello, evEnd, `[DONE]`}, adaptertest.Choice{Content: "Helé\n", Finish: "stop"}},
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
-			body := events(row.events...)
-			got, u, f := runStream(t, body, len(body))
+			out, st, f := translate(t, chat(true), row.events...)
 			if f != nil {
 				t.Fatalf("%+v", f)
 			}
-			if got.content == nil || row.want.content != nil && *got.content != *row.want.content ||
-				row.want.content == nil && *got.content != "" {
-				t.Errorf("content %v", got.content)
+			s := adaptertest.ReadStream(t, out, true)
+			if s.Text != st.delivered {
+				t.Errorf("%d bytes of text arrived, %d were counted", s.Text, st.delivered)
 			}
-			if got.finish != row.want.finish || got.reasoning != "" || u.Output != 4 || u.Input != 9 {
-				t.Errorf("%+v, usage %+v", got, u)
+			got, u := s.First(), st.Usage()
+			if got.Null || got.Content != row.want.Content || got.Finish != row.want.Finish || got.Reasoning != "" || len(s.Choices) != 1 {
+				t.Errorf("%+v", got)
 			}
-			if len(got.calls) != len(row.want.calls) || len(got.calls) > 0 && got.calls[0] != row.want.calls[0] {
-				t.Errorf("calls %+v", got.calls)
+			if u.Output != 4 || u.Input != 9 {
+				t.Errorf("usage %+v", u)
+			}
+			if !slices.Equal(got.Calls, row.want.Calls) {
+				t.Errorf("calls %+v", got.Calls)
 			}
 		})
 	}
 }
-
-func ptr(s string) *string { return &s }
 
 func TestStreamFailures(t *testing.T) {
 	fault := func(kind string) string {
@@ -174,8 +186,7 @@ func TestStreamFailures(t *testing.T) {
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
-			body := events(row.events...)
-			out, st, f := translateBody(t, body, max(len(body), 1), chat(true))
+			out, st, f := translate(t, chat(true), row.events...)
 			if f == nil || f.Kind != row.kind || f.Status != row.status || f.Message == "" {
 				t.Fatalf("%+v", f)
 			}
@@ -198,8 +209,7 @@ func TestStreamUsage(t *testing.T) {
 	if u := st.Usage(); u.Source != exchange.FromProvider || u.Input != 9 {
 		t.Errorf("after the start: %+v", u)
 	}
-	body := events(evStart, evHello, `{"type":"message_delta","delta":{"stop_reason":"end_turn"}}`, evDone)
-	out, st, f := translateBody(t, body, len(body), chat(true))
+	out, st, f := translate(t, chat(true), evStart, evHello, `{"type":"message_delta","delta":{"stop_reason":"end_turn"}}`, evDone)
 	if f != nil || st.Usage() != guess {
 		t.Errorf("no final count: %+v, %+v", f, st.Usage())
 	}
@@ -255,15 +265,7 @@ func FuzzEvent(f *testing.F) {
 			}
 		}
 		out, _ = st.End(out)
-		for _, ev := range strings.SplitAfter(string(out), "\n\n") {
-			if ev == "" || ev == "data: [DONE]\n\n" {
-				continue
-			}
-			data, ok := strings.CutPrefix(ev, "data: ")
-			if !ok || !json.Valid([]byte(data)) || strings.Count(ev, "\n") != 2 {
-				t.Fatalf("event %q", ev)
-			}
-		}
+		adaptertest.Events(t, out)
 	})
 }
 

@@ -8,8 +8,8 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/sluice-gateway/sluice/sidecar/internal/adaptertest"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
-	"github.com/sluice-gateway/sluice/sidecar/internal/sse"
 )
 
 func TestMindOf(t *testing.T) {
@@ -144,13 +144,12 @@ func TestThinkingComesBack(t *testing.T) {
 		return `{"type":"content_block_start","index":` + i + `,"content_block":` + block + `}`
 	}
 	const empty = `{"type":"thinking","thinking":"","signature":""}`
-	body := events(evStart,
+	out, _, f := translate(t, chat(true), evStart,
 		start("0", empty), piece("0", "thinking_delta", "thinking", `Is 1 \u003c`), piece("0", "thinking_delta", "thinking", ` 2? \"é\"\n`),
 		piece("0", "signature_delta", "signature", thinkSig), evStop,
 		start("1", `{"type":"redacted_thinking","data":"OPAQUE+/=="}`), evStop,
 		start("2", empty), piece("2", "signature_delta", "signature", "omitted"), evStop,
 		start("3", `{"type":"text","text":""}`), piece("3", "text_delta", "text", "Yes."), evStop, evEnd, evDone)
-	out, _, f := translateBody(t, body, len(body), chat(true))
 	if f != nil {
 		t.Fatal(f)
 	}
@@ -173,17 +172,8 @@ func TestThinkingComesBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var list []map[string]any
-			var rd sse.Reader
-			rd.Feed(out)
-			for {
-				ev, ok, err := rd.Next()
-				if err != nil {
-					t.Fatal(err)
-				}
-				if !ok {
-					break
-				}
-				gjson.GetBytes(ev.Data, "choices.0.delta.reasoning_details").ForEach(func(_, e gjson.Result) bool {
+			for _, ev := range adaptertest.Events(t, out) {
+				gjson.Get(ev.Data, "choices.0.delta.reasoning_details").ForEach(func(_, e gjson.Result) bool {
 					m := map[string]any{}
 					if err := json.Unmarshal([]byte(e.Raw), &m); err != nil {
 						t.Fatal(err)
