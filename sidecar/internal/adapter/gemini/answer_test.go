@@ -2,7 +2,7 @@ package gemini_test
 
 import (
 	"encoding/json"
-	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -23,9 +23,11 @@ func TestFinish(t *testing.T) {
 	} {
 		body := `{"candidates":[{"finishReason":"` + reason + `"}],"usageMetadata":{"promptTokenCount":5,"thoughtsTokenCount":7}}`
 		for _, s := range []seen{whole(t, body), streamed(t, body)} {
-			a := readAnswer(t, s)
-			if s.failure != nil || a.finish != want || a.text != "" || s.usage.Output != 7 {
-				t.Errorf("%s: %+v, %+v", reason, s.failure, a)
+			if s.failure != nil {
+				t.Fatalf("%s: %+v", reason, s.failure)
+			}
+			if a, _ := s.read(t); a.Finish != want || a.Content != "" || s.usage.Output != 7 {
+				t.Errorf("%s: %+v", reason, a)
 			}
 			plain := reason == "STOP" || reason == "MAX_TOKENS"
 			if strings.Contains(s.body, `"native_finish_reason":"`+reason+`"`) == plain {
@@ -39,8 +41,11 @@ func TestFinish(t *testing.T) {
 func TestPromptBlocked(t *testing.T) {
 	const body = `{"promptFeedback":{"blockReason":"JAILBREAK"},"usageMetadata":{"promptTokenCount":5,"totalTokenCount":5}}`
 	for _, s := range []seen{whole(t, body), streamed(t, body)} {
-		if a := readAnswer(t, s); s.failure != nil || a.finish != "content_filter" || a.usage.Total != 5 {
-			t.Errorf("%+v, %+v", s.failure, a)
+		if s.failure != nil {
+			t.Fatal(s.failure)
+		}
+		if c, a := s.read(t); c.Finish != "content_filter" || a.Usage.Total != 5 {
+			t.Errorf("%+v", c)
 		}
 	}
 }
@@ -113,20 +118,17 @@ func TestChoices(t *testing.T) {
 		`{"candidates":[{"index":0,"content":{"parts":[{"text":"a"}]}},{"index":1,"content":{"parts":[{"text":"x"}]}}]}`,
 		`{"candidates":[{"index":1,"content":{"parts":[{"text":"y"}]},"finishReason":"MAX_TOKENS"}]}`,
 		`{"candidates":[{"index":0,"content":{"parts":[{"text":"b"}]},"finishReason":"STOP"}]}`)
-	var text, finish [2]string
-	roles := 0
-	for _, line := range strings.Split(s.body, "\n\n") {
-		chunk := gjson.Parse(strings.TrimPrefix(line, "data: "))
-		for _, c := range chunk.Get("choices").Array() {
-			text[c.Get("index").Int()] += c.Get("delta.content").Str
-			finish[c.Get("index").Int()] += c.Get("finish_reason").Str
-			if c.Get("delta.role").Exists() {
-				roles++
-			}
-		}
+	if s.failure != nil {
+		t.Fatal(s.failure)
 	}
-	if s.failure != nil || text != [2]string{"ab", "xy"} || finish != [2]string{"stop", "length"} || roles != 2 {
-		t.Errorf("%v %v, %d roles, %+v", text, finish, roles, s.failure)
+	_, a := s.read(t)
+	if len(a.Choices) != 2 {
+		t.Fatalf("%d choices", len(a.Choices))
+	}
+	for i, want := range [][2]string{{"ab", "stop"}, {"xy", "length"}} {
+		if c := a.Choices[i]; c.Content != want[0] || c.Finish != want[1] {
+			t.Errorf("choice %d: %+v", i, c)
+		}
 	}
 }
 
@@ -148,16 +150,16 @@ func TestLogprobs(t *testing.T) {
 // TestThoughts: what was thought comes as reasoning, in pieces of one entry until something else comes.
 func TestThoughts(t *testing.T) {
 	part := func(p string) string { return `{"candidates":[{"content":{"parts":[` + p + `]}}]}` }
-	a := readAnswer(t, streamed(t,
+	a, _ := streamed(t,
 		part(`{"text":"Plan ","thought":true}`), part(`{"text":"it.","thought":true},{"text":"Yes"}`),
-		part(`{"text":"","thoughtSignature":"s"},{"text":"More.","thought":true}`), `{"candidates":[{"finishReason":"STOP"}]}`))
+		part(`{"text":"","thoughtSignature":"s"},{"text":"More.","thought":true}`), `{"candidates":[{"finishReason":"STOP"}]}`).read(t)
 	want := []string{
 		`{"type":"reasoning.text","format":"google-gemini-v1","index":0,"text":"Plan "}`,
 		`{"type":"reasoning.text","format":"google-gemini-v1","index":0,"text":"it."}`,
 		`{"type":"reasoning.encrypted","format":"google-gemini-v1","index":1,"data":"s"}`,
 		`{"type":"reasoning.text","format":"google-gemini-v1","index":2,"text":"More."}`,
 	}
-	if a.reasoning != "Plan it.More." || a.text != "Yes" || fmt.Sprint(a.details) != fmt.Sprint(want) {
+	if a.Reasoning != "Plan it.More." || a.Content != "Yes" || !slices.Equal(a.Details, want) {
 		t.Errorf("%+v", a)
 	}
 }
@@ -174,8 +176,8 @@ func TestUsage(t *testing.T) {
 		if s.usage.Tokens != want || s.usage.Total() != 155 || s.usage.ServiceTier != "priority" || s.usage.Raw != gjson.Get(body, "usageMetadata").Raw {
 			t.Errorf("%+v", s.usage)
 		}
-		if a := readAnswer(t, s); a.usage.Prompt != 120 || a.usage.Completion != 35 || a.usage.In.Audio != 20 {
-			t.Errorf("%+v", a.usage)
+		if _, a := s.read(t); a.Usage.Prompt != 120 || a.Usage.Completion != 35 || a.Usage.In.Audio != 20 {
+			t.Errorf("%+v", a.Usage)
 		}
 	}
 	for _, counts := range []string{``, `,"usageMetadata":null`, `,"usageMetadata":{}`, `,"usageMetadata":{"promptTokenCount":null}`} {

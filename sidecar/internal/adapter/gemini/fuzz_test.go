@@ -2,12 +2,11 @@ package gemini_test
 
 import (
 	"encoding/json"
-	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/gemini"
+	"github.com/sluice-gateway/sluice/sidecar/internal/adaptertest"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 	"github.com/sluice-gateway/sluice/sidecar/internal/sse"
 )
@@ -59,12 +58,7 @@ func FuzzStream(f *testing.F) {
 		f.Fatal(files, err)
 	}
 	for _, name := range files {
-		b, err := os.ReadFile(name)
-		if err != nil {
-			f.Fatal(err)
-		}
-		_, body, _ := strings.Cut(string(b), "\r\n\r\n")
-		f.Add([]byte(body))
+		f.Add(adaptertest.Body(f, adaptertest.Read(f, name)))
 	}
 	f.Add([]byte("data: " + twoCalls + "\n\n"))
 	f.Fuzz(func(t *testing.T, body []byte) {
@@ -78,11 +72,8 @@ func FuzzStream(f *testing.F) {
 			if err != nil || !ok {
 				break
 			}
-			was, before := st.Delivered(), len(out)
-			next, p := st.Event(out, ev.Name, ev.Data)
-			if now := st.Delivered(); p.Real != (now.Bytes > was.Bytes) || p.Real && len(next) == before {
-				t.Fatalf("%+v: %+v became %+v", p, was, now)
-			}
+			before := len(out)
+			next, p := adaptertest.Step(t, st, out, adaptertest.Event{Name: string(ev.Name), Data: string(ev.Data)})
 			if p.Failure != nil {
 				if next, end := st.End(next); end == nil || len(next) != before {
 					t.Fatal("an end after a failure")
@@ -92,20 +83,6 @@ func FuzzStream(f *testing.F) {
 			out = next
 		}
 		out, _ = st.End(out)
-		var check sse.Reader
-		check.Feed(out)
-		check.End()
-		for {
-			ev, ok, err := check.Next()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !ok {
-				return
-			}
-			if string(ev.Data) != "[DONE]" && !json.Valid(ev.Data) {
-				t.Fatalf("%s", ev.Data)
-			}
-		}
+		adaptertest.Events(t, out)
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/gemini"
+	"github.com/sluice-gateway/sluice/sidecar/internal/adaptertest"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
@@ -23,33 +24,6 @@ func sent(t *testing.T, model, messages string) string {
 	return string(call.Body)
 }
 
-// whole asks with a complete answer.
-func whole(t *testing.T, body string) seen {
-	t.Helper()
-	out, u, f := gemini.New().Response(chat("{}", false), []byte(body), note)
-	return seen{failure: f, body: string(out), usage: u}
-}
-
-// streamed asks with the events of a stream.
-func streamed(t *testing.T, events ...string) seen {
-	t.Helper()
-	st := gemini.New().Stream(chat("{}", true), note)
-	var out []byte
-	for _, e := range events {
-		was := st.Delivered()
-		next, p := st.Event(out, nil, []byte(e))
-		now := st.Delivered()
-		if p.Real != (now.Bytes > was.Bytes) || p.Real != (now.Pieces > was.Pieces) || p.Failure != nil && len(next) > len(out) {
-			t.Fatalf("%+v: %+v became %+v and %q was appended", p, was, now, next[len(out):])
-		}
-		if out = next; p.Failure != nil {
-			return seen{failure: p.Failure, body: string(out), usage: st.Usage(), streamed: true}
-		}
-	}
-	out, f := st.End(out)
-	return seen{failure: f, body: string(out), usage: st.Usage(), streamed: true}
-}
-
 const twoCalls = `{"responseId":"r1","candidates":[{"content":{"role":"model","parts":[{"text":"Let me see.","thoughtSignature":"sigT+/="},` +
 	`{"functionCall":{"name":"f","args":{"a": 1, "b": "x y"}},"thoughtSignature":"sig+/A=="},{"functionCall":{"name":"f"}}]},` +
 	`"finishReason":"STOP","index":0}],"usageMetadata":{"promptTokenCount":3,"candidatesTokenCount":4,"totalTokenCount":7}}`
@@ -59,27 +33,30 @@ const twoCalls = `{"responseId":"r1","candidates":[{"content":{"role":"model","p
 func TestCallsRoundTrip(t *testing.T) {
 	for name, s := range map[string]seen{"whole": whole(t, twoCalls), "stream": streamed(t, twoCalls)} {
 		t.Run(name, func(t *testing.T) {
-			a := readAnswer(t, s)
-			if s.failure != nil || a.finish != "tool_calls" || len(a.calls) != 2 || a.text != "Let me see." || len(a.details) != 1 {
-				t.Fatalf("%+v %+v", s.failure, a)
+			if s.failure != nil {
+				t.Fatal(s.failure)
 			}
-			c, d := a.calls[0], a.calls[1]
-			if c.ID == d.ID || c.Type != "function" || c.Function.Name != "f" || c.Function.Arguments != `{"a":1,"b":"x y"}` ||
-				d.Function.Arguments != "{}" || c.Extra.Google.Signature != "sig+/A==" || d.Extra.Google.Signature != "" {
-				t.Fatalf("%+v", a.calls)
+			a, _ := s.read(t)
+			if a.Finish != "tool_calls" || len(a.Calls) != 2 || a.Content != "Let me see." || len(a.Details) != 1 {
+				t.Fatalf("%+v", a)
+			}
+			c, d := a.Calls[0], a.Calls[1]
+			if c.ID == d.ID || c.Name != "f" || c.Arguments != `{"a":1,"b":"x y"}` || d.Name != "f" || d.Arguments != "{}" ||
+				a.Extras[0] != `{"google":{"thought_signature":"sig+/A=="}}` || a.Extras[1] != "" {
+				t.Fatalf("%+v", a)
 			}
 			if strings.Trim(c.ID, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") != "" {
 				t.Errorf("id %q would not pass with other providers", c.ID)
 			}
-			call := func(c callJSON, extra string) string {
-				return fmt.Sprintf(`{"id":%q,"type":"function","function":{"name":"f","arguments":%q}%s}`, c.ID, c.Function.Arguments, extra)
+			call := func(c adaptertest.Call, extra string) string {
+				return fmt.Sprintf(`{"id":%q,"type":"function","function":{"name":"f","arguments":%q}%s}`, c.ID, c.Arguments, extra)
 			}
 			results := fmt.Sprintf(`,{"role":"tool","tool_call_id":%q,"content":"two"},{"role":"tool","tool_call_id":%q,"content":"{\"n\": 1}"},{"role":"user","content":"go"}`, d.ID, c.ID)
 			want := contents(`{"role":"model","parts":[{"text":"Let me see.","thoughtSignature":"sigT+/="},` +
 				`{"functionCall":{"name":"f","args":{"a":1,"b":"x y"}},"thoughtSignature":"sig+/A=="},{"functionCall":{"name":"f","args":{}}}]},` +
 				`{"role":"user","parts":[{"functionResponse":{"name":"f","response":{"n": 1}}},{"functionResponse":{"name":"f","response":{"output":"two"}}}]},` +
 				`{"role":"user","parts":[{"text":"go"}]}`)
-			head := `{"role":"assistant","content":"Let me see.","reasoning_details":[` + a.details[0] + `],"tool_calls":[`
+			head := `{"role":"assistant","content":"Let me see.","reasoning_details":[` + a.Details[0] + `],"tool_calls":[`
 			kept := head + call(c, `,"extra_content":{"google":{"thought_signature":"sig+/A=="}}`) + "," + call(d, "") + "]}" + results
 			if got := sent(t, "gemini-3", kept); got != want {
 				t.Errorf("kept:\ngot  %s\nwant %s", got, want)
@@ -95,12 +72,12 @@ func TestCallsRoundTrip(t *testing.T) {
 // TestGivenIDs: an id that the provider gave is the caller's, and goes back.
 func TestGivenIDs(t *testing.T) {
 	const answer = `{"candidates":[{"content":{"parts":[{"functionCall":{"id":"fc-1","name":"f","args":{}}%s}]},"finishReason":"STOP"}]}`
-	if a := readAnswer(t, whole(t, fmt.Sprintf(answer, ""))); len(a.calls) != 1 || a.calls[0].ID != "fc-1" {
-		t.Errorf("%+v", a.calls)
+	if a, _ := whole(t, fmt.Sprintf(answer, "")).read(t); len(a.Calls) != 1 || a.Calls[0].ID != "fc-1" {
+		t.Errorf("%+v", a.Calls)
 	}
-	a := readAnswer(t, whole(t, fmt.Sprintf(answer, `,"thoughtSignature":"s"`)))
+	a, _ := whole(t, fmt.Sprintf(answer, `,"thoughtSignature":"s"`)).read(t)
 	got := sent(t, "gemini-3", fmt.Sprintf(`{"role":"assistant","content":null,"tool_calls":[{"id":%q,"type":"function","function":{"name":"f","arguments":""}}]},{"role":"tool","tool_call_id":%q,"content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}`,
-		a.calls[0].ID, a.calls[0].ID))
+		a.Calls[0].ID, a.Calls[0].ID))
 	want := contents(`{"role":"model","parts":[{"functionCall":{"name":"f","id":"fc-1","args":{}},"thoughtSignature":"s"}]},` +
 		`{"role":"user","parts":[{"functionResponse":{"name":"f","id":"fc-1","response":{"output":"ab"}}}]}`)
 	if got != want {
