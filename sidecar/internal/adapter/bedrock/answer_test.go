@@ -12,6 +12,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
+	"github.com/sluice-gateway/sluice/sidecar/internal/adaptertest"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 	"github.com/sluice-gateway/sluice/sidecar/internal/relay"
 )
@@ -49,8 +50,6 @@ var (
 	metadata = event{"metadata", `{"usage":{"inputTokens":1,"outputTokens":2,"totalTokens":3},"serviceTier":{"type":"flex"}}`}
 )
 
-func all() func() int { return func() int { return 1 << 20 } }
-
 // TestStream: what the fixtures leave out.
 func TestStream(t *testing.T) {
 	call := event{"contentBlockStart", `{"contentBlockIndex":1,"start":{"toolUse":{"toolUseId":"c1","name":"f"}}}`}
@@ -59,15 +58,15 @@ func TestStream(t *testing.T) {
 		events  []event
 		content string
 		finish  string
-		calls   []wantCall
+		calls   []adaptertest.Call
 	}{
 		"no arguments": {
 			[]event{start, call, {"contentBlockStop", `{"contentBlockIndex":1}`}, stopped("tool_use"), metadata},
-			"", "tool_calls", []wantCall{{"c1", "f", "{}"}},
+			"", "tool_calls", []adaptertest.Call{{"c1", "f", "{}"}},
 		},
 		"no block stop": {
 			[]event{start, call, other, delta(2, `{"toolUse":{"input":"{\"\u00e9\":1}"}}`), delta(3, `{"text":"x"}`), stopped("tool_use"), metadata},
-			"x", "tool_calls", []wantCall{{"c1", "f", "{}"}, {"c2", "g", `{"é":1}`}},
+			"x", "tool_calls", []adaptertest.Call{{"c1", "f", "{}"}, {"c2", "g", `{"é":1}`}},
 		},
 		"too long":      {[]event{start, delta(0, `{"text":"x"}`), stopped("max_tokens"), metadata}, "x", "length", nil},
 		"window":        {[]event{start, delta(0, `{"text":"x"}`), stopped("model_context_window_exceeded"), metadata}, "x", "length", nil},
@@ -78,16 +77,16 @@ func TestStream(t *testing.T) {
 		"new events":    {[]event{start, {"weather", `{}`}, delta(0, `{"citation":{}}`), delta(0, `{"text":"x"}`), {"contentBlockStart", `{"start":{"image":{}}}`}, stopped("end_turn"), metadata}, "x", "stop", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := play(t, frames(t, c.events...), true, all())
-			if p.failure != nil {
-				t.Fatal(p.failure)
+			p := play(t, frames(t, c.events...))
+			if p.Failure != nil {
+				t.Fatal(p.Failure)
 			}
-			got := readStream(t, p.body)
-			if got.content != c.content || got.finish != c.finish || !slices.Equal(got.calls, c.calls) || got.tier != "flex" {
-				t.Errorf("got %+v", got)
+			s := adaptertest.ReadStream(t, p.Body, true)
+			if got := s.First(); got.Content != c.content || got.Finish != c.finish || !slices.Equal(got.Calls, c.calls) || s.Tier != "flex" {
+				t.Errorf("got %+v, tier %s", got, s.Tier)
 			}
-			if p.usage.ServiceTier != "flex" || p.usage.Raw != `{"inputTokens":1,"outputTokens":2,"totalTokens":3}` {
-				t.Errorf("usage %+v", p.usage)
+			if p.Usage.ServiceTier != "flex" || p.Usage.Raw != `{"inputTokens":1,"outputTokens":2,"totalTokens":3}` {
+				t.Errorf("usage %+v", p.Usage)
 			}
 		})
 	}
@@ -122,12 +121,15 @@ func TestBrokenStreams(t *testing.T) {
 		"nothing whatsoever": {nil, exchange.FailInvalid, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := play(t, frames(t, c.events...), true, all())
-			f := p.failure
+			p := play(t, frames(t, c.events...))
+			f := p.Failure
+			if (p.Outcome != nil) != c.told {
+				t.Fatalf("told %v: %+v", !c.told, f)
+			}
 			if c.told {
-				f = p.outcome.Failure
-				if got := readStream(t, p.body); got.content != "x" || got.finish != "" || got.fault.Get("code").Str != c.code {
-					t.Errorf("got %+v", got)
+				s := adaptertest.ReadBroken(t, p.Body, true)
+				if got := s.First(); got.Content != "x" || got.Finish != "" || s.Fault == nil || s.Fault.Code != c.code {
+					t.Errorf("got %+v, %+v", got, s.Fault)
 				}
 			} else if f == nil || f.Code != c.code {
 				t.Fatalf("got %+v", f)
@@ -145,23 +147,20 @@ func TestThinkingComesBack(t *testing.T) {
 		delta(0, `{"reasoningContent":{"text":"one "}}`), delta(0, `{"reasoningContent":{"text":"\"two\""}}`),
 		delta(0, `{"reasoningContent":{"signature":"s=="}}`), event{"contentBlockStop", `{"contentBlockIndex":0}`},
 		delta(1, `{"reasoningContent":{"redactedContent":"ZA=="}}`),
-		delta(2, `{"text":"x"}`), stopped("end_turn"), metadata), true, all())
-	streamed := readStream(t, p.body)
+		delta(2, `{"text":"x"}`), stopped("end_turn"), metadata))
+	streamed := adaptertest.ReadStream(t, p.Body, true)
 	body, _, f := New().Response(chat(false), []byte(`{"output":{"message":{"content":[
 		{"reasoningContent":{"reasoningText":{"text":"one \"two\"","signature":"s=="}}},{"reasoningContent":{"redactedContent":"ZA=="}},
 		{"text":"x"}]}},"stopReason":"end_turn","usage":{"inputTokens":1,"outputTokens":2}}`), note)
 	if f != nil {
 		t.Fatal(f)
 	}
-	for name, s := range map[string]seen{"streamed": streamed, "whole": readAnswer(t, body)} {
-		if s.reasoning != `one "two"` || s.content != "x" {
-			t.Errorf("%s: %+v", name, s)
+	for name, s := range map[string]*adaptertest.Seen{"streamed": streamed, "whole": adaptertest.ReadAnswer(t, body)} {
+		c := s.First()
+		if c.Reasoning != `one "two"` || c.Content != "x" {
+			t.Errorf("%s: %+v", name, c)
 		}
-		var details []string
-		for _, d := range s.details {
-			details = append(details, d.Raw)
-		}
-		got := built(t, nova, ask(`"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":"x","reasoning_details":[`+strings.Join(details, ",")+`]}]`))
+		got := built(t, nova, ask(`"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":"x","reasoning_details":[`+strings.Join(c.Details, ",")+`]}]`))
 		const want = `[{"reasoningContent":{"reasoningText":{"text":"one \"two\"","signature":"s=="}}},{"reasoningContent":{"redactedContent":"ZA=="}},{"text":"x"}]`
 		if !strings.Contains(got, want) {
 			t.Errorf("%s: got %s", name, got)
@@ -176,7 +175,7 @@ func TestResponse(t *testing.T) {
 	if f != nil {
 		t.Fatal(f)
 	}
-	if got := readAnswer(t, body); got.content != "abc" || got.tier != "priority" {
+	if got := adaptertest.ReadAnswer(t, body); got.First().Content != "abc" || got.Tier != "priority" {
 		t.Errorf("got %s", body)
 	}
 	if u.CacheWrite5m != 7 || u.CacheRead != 1 || u.Input != 5 || u.ServiceTier != "priority" || u.Source != exchange.FromProvider {
@@ -202,7 +201,7 @@ func TestResponse(t *testing.T) {
 		t.Errorf("Claude: %s, %+v, %+v", body, u, f)
 	}
 	_, u, f = New().Response(chat(false), []byte(`{"output":{"message":{"content":[{"text":"x"}]}},"stopReason":"end_turn"}`), note)
-	if f != nil || u.Source != exchange.FromEstimate || u.Tokens != guess {
+	if f != nil || u.Source != exchange.FromEstimate || u.Tokens != (exchange.Tokens{Input: 40, Output: int64(len(`[{"text":"x"}]`))}) {
 		t.Errorf("without usage: %+v, %+v", u, f)
 	}
 }
@@ -260,13 +259,13 @@ func TestNative(t *testing.T) {
 	if f != nil || string(call.Body) != want || call.Path != "/model/anthropic.claude-opus-4-6-v1/invoke-with-response-stream" {
 		t.Fatalf("got %s, %s, %+v", call.Path, call.Body, f)
 	}
-	p := playTo(t, ad, fixture(t, "invoke-anthropic-stream.bin"), r, all())
-	if p.failure != nil || p.outcome.Status != relay.StatusOK || p.usage.Prompt() != 28 || p.usage.Output != 6 {
+	p := adaptertest.Relay(t, ad, d, r, adaptertest.Read(t, "testdata/invoke-anthropic-stream.bin"))
+	if p.Failure != nil || p.Outcome.Status != relay.StatusOK || p.Usage.Prompt() != 28 || p.Usage.Output != 6 {
 		t.Fatalf("got %+v", p)
 	}
 	for _, part := range []string{"event: message_start\n", `"text":"Via invoke."`, "event: message_stop\n"} {
-		if !strings.Contains(string(p.body), part) {
-			t.Errorf("%s is not in %s", part, p.body)
+		if !strings.Contains(string(p.Body), part) {
+			t.Errorf("%s is not in %s", part, p.Body)
 		}
 	}
 	for _, none := range []adapter.Adapter{

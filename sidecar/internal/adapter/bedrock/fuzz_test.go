@@ -3,15 +3,12 @@ package bedrock
 import (
 	"bytes"
 	"encoding/json"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
 
-	"bufio"
-	"io"
-
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
+	"github.com/sluice-gateway/sluice/sidecar/internal/adaptertest"
 	"github.com/sluice-gateway/sluice/sidecar/internal/eventstream"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 	"github.com/sluice-gateway/sluice/sidecar/internal/sse"
@@ -52,16 +49,11 @@ func FuzzRequest(f *testing.F) {
 // FuzzStream: whatever events come, the caller gets whole events of JSON; what is counted as delivered was; and a stream
 // that broke has no end.
 func FuzzStream(f *testing.F) {
-	for _, w := range expectations(f) {
-		if !w.Stream {
+	for _, x := range adaptertest.Load(f, "testdata") {
+		if !x.Stream {
 			continue
 		}
-		resp, err := http.ReadResponse(bufio.NewReader(bytes.NewReader(fixture(f, w.File))), nil)
-		if err != nil {
-			f.Fatal(err)
-		}
-		body, _ := io.ReadAll(resp.Body)
-		_ = resp.Body.Close()
+		body := adaptertest.Body(f, x.Answer(f))
 		var script []byte // name, tab, data, newline
 		var rd eventstream.Reader
 		rd.Feed(body)
@@ -80,13 +72,8 @@ func FuzzStream(f *testing.F) {
 		broken := false
 		for line := range bytes.Lines(script) {
 			name, data, _ := bytes.Cut(bytes.TrimSuffix(line, []byte("\n")), []byte("\t"))
-			was, before := st.Delivered(), len(out)
 			var p adapter.Progress
-			out, p = st.Event(out, name, data)
-			now := st.Delivered()
-			if p.Real != (now.Bytes > was.Bytes) || p.Real != (now.Pieces > was.Pieces) || p.Real && len(out) == before {
-				t.Fatalf("real %v, %+v after %+v", p.Real, now, was)
-			}
+			out, p = adaptertest.Step(t, st, out, adaptertest.Event{Name: string(name), Data: string(data)})
 			if p.Failure != nil {
 				broken, out = true, st.Abort(out, p.Failure)
 				break
@@ -107,12 +94,7 @@ func FuzzStream(f *testing.F) {
 		if u := st.Usage(); u.Prompt() < 0 || u.Output < 0 || u.CacheWrite5m < 0 {
 			t.Fatalf("usage %+v", u)
 		}
-		for chunk := range bytes.SplitSeq(bytes.TrimSuffix(out, []byte("\n\n")), []byte("\n\n")) {
-			data, ok := bytes.CutPrefix(chunk, []byte("data: "))
-			if len(out) > 0 && (!ok || string(data) != "[DONE]" && !json.Valid(data)) {
-				t.Fatalf("chunk %q in %q", chunk, out)
-			}
-		}
+		adaptertest.Events(t, out)
 	})
 }
 
