@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/openai"
+	"github.com/sluice-gateway/sluice/sidecar/internal/adaptertest"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
@@ -62,11 +63,10 @@ func play(t *testing.T, chunks ...string) (types, text string, f *exchange.Failu
 		return "", "", f
 	}
 	var kinds []string
-	for e := range strings.SplitSeq(strings.TrimSuffix(out, "\n\n"), "\n\n") {
-		name, data, ok := strings.Cut(strings.TrimPrefix(e, "event: "), "\ndata: ")
-		doc := gjson.Parse(data)
-		if !ok || doc.Get("type").Str != name {
-			t.Fatalf("event %q", e)
+	for _, ev := range adaptertest.Events(t, []byte(out)) {
+		name, doc := ev.Name, gjson.Parse(ev.Data)
+		if doc.Get("type").Str != name {
+			t.Fatalf("event %q is %s", name, ev.Data)
 		}
 		switch name {
 		case "content_block_start":

@@ -1,44 +1,30 @@
 package responses_test
 
 import (
-	"bufio"
 	"bytes"
-	"context"
 	"fmt"
-	"io"
-	"math/rand/v2"
-	"net"
-	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/tidwall/gjson"
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/openai"
+	"github.com/sluice-gateway/sluice/sidecar/internal/adaptertest"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 	"github.com/sluice-gateway/sluice/sidecar/internal/relay"
-	"github.com/sluice-gateway/sluice/sidecar/internal/sse"
 )
 
-const alias = "smart"
+const alias = adaptertest.Alias
 
 func ask(stream bool) *exchange.Request {
-	return &exchange.Request{
-		ID: "req_test", Operation: exchange.Chat, Dialect: exchange.ResponsesDialect, Model: alias, Stream: stream,
-		IncludeUsage: stream, Choices: 1, CreatedUnix: 1_700_000_000, Native: []byte(`{"model":"smart","input":"hi"}`),
-	}
+	r := adaptertest.Chat(stream)
+	r.Dialect, r.Native = exchange.ResponsesDialect, []byte(`{"model":"smart","input":"hi"}`)
+	return r
 }
 
-// note takes an answer without usage for 40 tokens in and one out for each byte.
 func note(dst []byte, u exchange.Usage, delivered adapter.Delivered) ([]byte, exchange.Usage) {
-	if u.Source != exchange.FromProvider {
-		u.Input, u.Output = 40, delivered.Bytes
-	}
-	return append(dst, `{"cost":1}`...), u
+	return adaptertest.Note(dst, u, delivered)
 }
 
 func native(t *testing.T) adapter.Adapter {
@@ -50,80 +36,10 @@ func native(t *testing.T) adapter.Adapter {
 	return ad
 }
 
-// run is what became of one answer.
-type run struct {
-	out     []byte
-	usage   exchange.Usage
-	failure *exchange.Failure
-	status  relay.Status
-}
-
-// through sends the bytes of a provider, cut into pieces, through the relay. Each piece is one read.
-func through(t *testing.T, ad adapter.Adapter, r *exchange.Request, pieces ...[]byte) (res run) {
+// through relays an answer to a caller of the Responses API.
+func through(t *testing.T, ad adapter.Adapter, r *exchange.Request, pieces ...[]byte) adaptertest.Relayed {
 	t.Helper()
-	client := relay.NewClient(relay.Config{Dial: func(context.Context, string, string) (net.Conn, error) {
-		ours, theirs := net.Pipe()
-		t.Cleanup(func() { _ = theirs.Close() })
-		go serve(theirs, pieces)
-		return ours, nil
-	}})
-	var cancel relay.Canceller
-	up := relay.Upstream{BaseURL: "http://provider.test/v1", Timeouts: exchange.Timeouts{
-		Connect: time.Minute, FirstToken: time.Minute, Idle: time.Minute, Total: time.Minute,
-	}}
-	ans, f := client.Open(&cancel, up, adapter.Call{Path: "/responses", Body: r.Native}, r.Stream, ad, r, note)
-	if f != nil {
-		return run{usage: ans.Usage, failure: f}
-	}
-	if ans.Stream == nil {
-		return run{out: ans.Body, usage: ans.Usage, status: relay.StatusOK}
-	}
-	ans.Stream.OnEnd = func(o relay.Outcome) { res.usage, res.failure, res.status = o.Usage, o.Failure, o.Status }
-	var out bytes.Buffer
-	if _, err := ans.Stream.WriteTo(&out); err != nil {
-		t.Fatal(err)
-	}
-	_ = ans.Stream.Close()
-	res.out = out.Bytes()
-	return res
-}
-
-// serve reads a request and writes the pieces. The relay may hang up as soon as it has seen the end.
-func serve(c net.Conn, pieces [][]byte) {
-	defer func() { _ = c.Close() }()
-	r, err := http.ReadRequest(bufio.NewReader(c))
-	if err != nil {
-		return
-	}
-	_, _ = io.Copy(io.Discard, r.Body)
-	for _, p := range pieces {
-		if _, err := c.Write(p); err != nil {
-			return
-		}
-	}
-}
-
-// cuts are the ways a body is cut: whole, at every place, byte by byte, and at random.
-func cuts(raw []byte) (all [][][]byte) {
-	all = append(all, [][]byte{raw})
-	for i := 1; i < len(raw); i += 1 + len(raw)/1000 {
-		all = append(all, [][]byte{raw[:i], raw[i:]})
-	}
-	var each [][]byte
-	for i := range raw {
-		each = append(each, raw[i:i+1])
-	}
-	all = append(all, each)
-	rng := rand.New(rand.NewPCG(1, 2))
-	for range 20 {
-		var some [][]byte
-		for rest := raw; len(rest) > 0; {
-			n := 1 + rng.IntN(min(len(rest), 200))
-			some, rest = append(some, rest[:n]), rest[n:]
-		}
-		all = append(all, some)
-	}
-	return all
+	return adaptertest.Relay(t, ad, &exchange.Deployment{Provider: "openai", Model: "real"}, r, pieces...)
 }
 
 // TestFixtures: callers of the Responses API see OpenAI's events as they are, however they arrive.
@@ -139,28 +55,25 @@ func TestFixtures(t *testing.T) {
 		"responses-stream-error-event": {kind: exchange.FailRateLimited, code: "rate_limit_exceeded"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			raw, err := os.ReadFile(filepath.Join("testdata", name+".http"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			raw := adaptertest.Read(t, "testdata/"+name+".http")
 			_, body, _ := bytes.Cut(raw, []byte("\r\n\r\n"))
 			events := strings.ReplaceAll(string(body), `"model":"fx-large-2"`, `"model":"smart"`)
 			last := strings.LastIndex(events, "}}\n\n")
-			for _, pieces := range cuts(raw) {
+			adaptertest.Cut(t, raw, func(t *testing.T, pieces ...[]byte) {
 				got := through(t, native(t), ask(true), pieces...)
 				if want.code != "" {
-					if f := got.failure; f == nil || f.Kind != want.kind || f.Code != want.code || f.Type != want.code || !f.Kind.Failover() || got.out != nil {
-						t.Fatalf("failure %+v after %q", f, got.out)
+					if f := got.Failure; f == nil || f.Kind != want.kind || f.Code != want.code || f.Type != want.code || !f.Kind.Failover() || got.Body != nil || got.Outcome != nil {
+						t.Fatalf("failure %+v after %q", f, got.Body)
 					}
-					continue
+					return
 				}
-				if got.failure != nil || got.usage.Source != exchange.FromProvider || got.usage.Tokens != want.usage || got.usage.Raw == "" {
-					t.Fatalf("%d pieces: usage %+v, failure %+v", len(pieces), got.usage, got.failure)
+				if got.Failure != nil || got.Usage.Source != exchange.FromProvider || got.Usage.Tokens != want.usage || got.Usage.Raw == "" {
+					t.Fatalf("usage %+v, failure %+v", got.Usage, got.Failure)
 				}
-				if should := events[:last] + `,"x_gateway":{"cost":1}` + events[last:]; string(got.out) != should {
-					t.Fatalf("%d pieces: got %s\nwant %s", len(pieces), got.out, should)
+				if should := events[:last] + `,"x_gateway":{"estimated":false}` + events[last:]; string(got.Body) != should {
+					t.Fatalf("got %s\nwant %s", got.Body, should)
 				}
-			}
+			})
 		})
 	}
 }
@@ -181,16 +94,16 @@ func TestFailsAfterTokens(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := through(t, native(t), ask(true), []byte(head+row.end))
-			names, events := read(t, got.out)
+			names, events := read(t, got.Body)
 			last := gjson.Parse(events[len(events)-1])
-			if got.status != relay.StatusPartial || strings.Join(names, " ") != "response.created response.output_text.delta response.failed" ||
+			if got.Outcome == nil || got.Outcome.Status != relay.StatusPartial || strings.Join(names, " ") != "response.created response.output_text.delta response.failed" ||
 				last.Get("response.error.code").Str != row.code || last.Get("response.error.message").Str != row.message ||
 				last.Get("response.status").Str != "failed" || last.Get("sequence_number").Int() != 8 ||
 				last.Get("response.id").Str != "resp_1" || last.Get("response.model").Str != alias {
-				t.Errorf("status %d: %s", got.status, got.out)
+				t.Errorf("outcome %+v: %s", got.Outcome, got.Body)
 			}
-			if name == "failed" && (got.usage.Input != 9 || last.Raw != strings.Replace(failed, `"m"`, `"smart"`, 1)) {
-				t.Errorf("usage %+v: %s", got.usage, last.Raw)
+			if name == "failed" && (got.Usage.Input != 9 || last.Raw != strings.Replace(failed, `"m"`, `"smart"`, 1)) {
+				t.Errorf("usage %+v: %s", got.Usage, last.Raw)
 			}
 		})
 	}
@@ -203,21 +116,13 @@ func event(data string) string {
 // read takes a stream apart. The name of each event must be its type.
 func read(t *testing.T, out []byte) (names, events []string) {
 	t.Helper()
-	var rd sse.Reader
-	rd.Feed(out)
-	for {
-		ev, ok, err := rd.Next()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !ok {
-			return names, events
-		}
-		if string(ev.Name) != gjson.GetBytes(ev.Data, "type").Str || !adapter.Valid(ev.Data) {
+	for _, ev := range adaptertest.Events(t, out) {
+		if ev.Name != gjson.Get(ev.Data, "type").Str {
 			t.Fatalf("event %q: %s", ev.Name, ev.Data)
 		}
-		names, events = append(names, string(ev.Name)), append(events, string(ev.Data))
+		names, events = append(names, ev.Name), append(events, ev.Data)
 	}
+	return names, events
 }
 
 // TestHugeStart: what OpenAI repeats of a long request must not look like an answer without end.
@@ -226,8 +131,8 @@ func TestHugeStart(t *testing.T) {
 	got := through(t, native(t), ask(true), []byte("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"+
 		event(start)+event(strings.Replace(start, "created", "in_progress", 1))+
 		event(`{"type":"response.output_text.delta","delta":"a"}`)+event(`{"type":"response.completed","response":{"output":[]}}`)))
-	if got.failure != nil || got.usage.Source != exchange.FromEstimate || got.usage.Output != 1 {
-		t.Errorf("%+v %+v", got.usage, got.failure)
+	if got.Failure != nil || got.Usage.Source != exchange.FromEstimate || got.Usage.Output != 1 {
+		t.Errorf("%+v %+v", got.Usage, got.Failure)
 	}
 }
 
@@ -239,19 +144,19 @@ func TestWhole(t *testing.T) {
 		return fmt.Appendf(nil, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 	}
 	got := through(t, native(t), ask(false), answer(body))
-	want := strings.Replace(body[:len(body)-1], `"model":"m"`, `"model":"smart"`, 1) + `,"x_gateway":{"cost":1}}`
+	want := strings.Replace(body[:len(body)-1], `"model":"m"`, `"model":"smart"`, 1) + `,"x_gateway":{"estimated":false}}`
 	tokens := exchange.Tokens{Input: 10, CacheRead: 5, CacheWrite5m: 3, InputAudio: 2, Output: 7, Reasoning: 4, WebSearches: 1}
-	if got.failure != nil || string(got.out) != want || got.usage.Tokens != tokens || got.usage.ServiceTier != "flex" {
-		t.Errorf("%+v %+v\ngot  %s\nwant %s", got.failure, got.usage, got.out, want)
+	if got.Failure != nil || string(got.Body) != want || got.Usage.Tokens != tokens || got.Usage.ServiceTier != "flex" {
+		t.Errorf("%+v %+v\ngot  %s\nwant %s", got.Failure, got.Usage, got.Body, want)
 	}
-	names, _ := read(t, through(t, native(t), ask(true), answer(body)).out)
+	names, _ := read(t, through(t, native(t), ask(true), answer(body)).Body)
 	if n := len(names); n < 3 || names[0] != "response.created" || names[n-1] != "response.completed" || !strings.Contains(strings.Join(names, " "), "output_text.delta") {
 		t.Errorf("a stream that came whole: %s", names)
 	}
 	failed := `{"id":"resp_1","status":"failed","error":{"code":"rate_limit_exceeded","message":"no"},"output":[]}`
 	for _, stream := range []bool{true, false} {
-		if got := through(t, native(t), ask(stream), answer(failed)); got.failure == nil || got.failure.Kind != exchange.FailRateLimited {
-			t.Errorf("%+v", got.failure)
+		if got := through(t, native(t), ask(stream), answer(failed)); got.Failure == nil || got.Failure.Kind != exchange.FailRateLimited {
+			t.Errorf("%+v", got.Failure)
 		}
 	}
 }
