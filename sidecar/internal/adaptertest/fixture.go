@@ -8,12 +8,9 @@ import (
 	"encoding/json"
 	"io"
 	"io/fs"
-	"math/rand/v2"
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"testing"
 )
 
@@ -126,43 +123,4 @@ func Body(t testing.TB, raw []byte) []byte {
 		t.Fatal(err)
 	}
 	return body
-}
-
-// Cut plays an answer in pieces: whole, byte by byte, in two at every place, and at random. How it is cut must not matter.
-func Cut(t *testing.T, raw []byte, play func(t *testing.T, pieces ...[]byte)) {
-	t.Helper()
-	try := func(t *testing.T, pieces ...[]byte) {
-		t.Helper()
-		if play(t, pieces...); t.Failed() {
-			var sizes []int
-			for _, p := range pieces {
-				sizes = append(sizes, len(p))
-			}
-			t.Fatalf("in pieces of %v bytes", sizes)
-		}
-	}
-	t.Run("whole", func(t *testing.T) { try(t, raw) })
-	t.Run("bytes", func(t *testing.T) { try(t, slices.Collect(slices.Chunk(raw, 1))...) })
-	t.Run("in two", func(t *testing.T) {
-		step := 1
-		if testing.Short() {
-			step = 7
-		}
-		for at := 1; at < len(raw); at += step {
-			try(t, raw[:at], raw[at:])
-		}
-	})
-	for seed := range uint64(4) {
-		t.Run("random "+strconv.FormatUint(seed, 10), func(t *testing.T) {
-			dice := rand.New(rand.NewPCG(seed, 0))
-			for range 13 {
-				var pieces [][]byte
-				for rest := raw; len(rest) > 0; {
-					n := min(1+dice.IntN(1+dice.IntN(200)), len(rest))
-					pieces, rest = append(pieces, rest[:n]), rest[n:]
-				}
-				try(t, pieces...)
-			}
-		})
-	}
 }

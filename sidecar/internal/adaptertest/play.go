@@ -18,9 +18,8 @@ func Play(t *testing.T, dir string, ad adapter.Adapter, d *exchange.Deployment) 
 // Play plays an answer, cut in every way, to a chat caller who asks for the usage of streams, and to one who does not.
 func (f *Fixture) Play(t *testing.T, ad adapter.Adapter, d *exchange.Deployment, raw []byte) {
 	t.Helper()
-	play := func(t *testing.T, asked bool) {
-		t.Helper()
-		Cut(t, raw, func(t *testing.T, pieces ...[]byte) {
+	play := func(asked bool) func(t *testing.T, pieces ...[]byte) {
+		return func(t *testing.T, pieces ...[]byte) {
 			t.Helper()
 			r := Chat(f.Stream)
 			r.IncludeUsage = asked
@@ -28,10 +27,10 @@ func (f *Fixture) Play(t *testing.T, ad adapter.Adapter, d *exchange.Deployment,
 				r.Operation, r.Body = exchange.Embeddings, []byte(`{"model":"smart","input":"x"}`)
 			}
 			f.CheckChat(t, Relay(t, ad, d, r, pieces...), asked)
-		})
+		}
 	}
-	t.Run("usage", func(t *testing.T) { play(t, f.Stream) })
+	t.Run("usage", func(t *testing.T) { CutAnywhere(t, raw, play(f.Stream)) })
 	if f.Stream {
-		t.Run("no usage", func(t *testing.T) { play(t, false) })
+		t.Run("no usage", func(t *testing.T) { Cut(t, raw, play(false)) })
 	}
 }

@@ -36,7 +36,7 @@ func TestFixtures(t *testing.T) {
 		for _, f := range adaptertest.Load(t, "testdata") {
 			t.Run(caller+"/"+f.File, func(t *testing.T) {
 				raw := f.Answer(t)
-				adaptertest.Cut(t, raw, func(t *testing.T, pieces ...[]byte) {
+				adaptertest.CutAnywhere(t, raw, func(t *testing.T, pieces ...[]byte) {
 					got := ask(t, f.Stream, pieces...)
 					switch {
 					case f.Want.Error != nil:

@@ -59,7 +59,7 @@ func TestFixtures(t *testing.T) {
 			_, body, _ := bytes.Cut(raw, []byte("\r\n\r\n"))
 			events := strings.ReplaceAll(string(body), `"model":"fx-large-2"`, `"model":"smart"`)
 			last := strings.LastIndex(events, "}}\n\n")
-			adaptertest.Cut(t, raw, func(t *testing.T, pieces ...[]byte) {
+			adaptertest.CutAnywhere(t, raw, func(t *testing.T, pieces ...[]byte) {
 				got := through(t, native(t), ask(true), pieces...)
 				if want.code != "" {
 					if f := got.Failure; f == nil || f.Kind != want.kind || f.Code != want.code || f.Type != want.code || !f.Kind.Failover() || got.Body != nil || got.Outcome != nil {
