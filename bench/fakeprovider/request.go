@@ -129,14 +129,9 @@ func (req *request) parseChat(root gjson.Result) *refusal {
 		req.includeUsage = options.Get("include_usage").Bool()
 	}
 	for _, name := range []string{"max_tokens", "max_completion_tokens"} {
-		limit := root.Get(name)
-		if limit.Type == gjson.Null {
-			continue
+		if bad := req.parseCap(root, name); bad != nil {
+			return bad
 		}
-		if limit.Type != gjson.Number || limit.Int() < 1 {
-			return invalid(name, name+" must be a positive integer")
-		}
-		req.maxTokens = limit.Int()
 	}
 	if n := root.Get("n"); n.Type != gjson.Null {
 		if req.choices = n.Int(); req.choices < 1 || req.choices > choicesMax {
@@ -150,17 +145,7 @@ func (req *request) parseChat(root gjson.Result) *refusal {
 		}
 		req.tools = append(req.tools, toolSpec{name, tool.Get("function.parameters")})
 	}
-	switch choice := root.Get("tool_choice"); {
-	case choice.String() == "none":
-		req.toolMode = toolNever
-	case choice.String() == "required":
-		req.toolMode = toolAny
-	case choice.IsObject():
-		req.toolMode, req.toolName = toolNamed, choice.Get("function.name").String()
-	}
-	if p := root.Get("parallel_tool_calls"); p.Type == gjson.False {
-		req.parallel = false
-	}
+	req.parseToolChoice(root, "function.name")
 	req.document = root.Get("response_format.json_schema.schema")
 	messages := root.Get("messages")
 	if !messages.IsArray() || len(messages.Array()) == 0 {
@@ -179,6 +164,35 @@ func (req *request) parseChat(root gjson.Result) *refusal {
 		}
 	}
 	return nil
+}
+
+// parseCap reads a bound on the answer's tokens.
+func (req *request) parseCap(root gjson.Result, name string) *refusal {
+	limit := root.Get(name)
+	if limit.Type == gjson.Null {
+		return nil
+	}
+	if limit.Type != gjson.Number || limit.Int() < 1 {
+		return invalid(name, name+" must be a positive integer")
+	}
+	req.maxTokens = limit.Int()
+	return nil
+}
+
+// parseToolChoice reads which tools may, must or must not be called. Where a choice is an object, name is the path to the
+// tool's.
+func (req *request) parseToolChoice(root gjson.Result, name string) {
+	switch choice := root.Get("tool_choice"); {
+	case choice.String() == "none":
+		req.toolMode = toolNever
+	case choice.String() == "required":
+		req.toolMode = toolAny
+	case choice.IsObject():
+		req.toolMode, req.toolName = toolNamed, choice.Get(name).String()
+	}
+	if p := root.Get("parallel_tool_calls"); p.Type == gjson.False {
+		req.parallel = false
+	}
 }
 
 // countContent counts a string or an array of parts and returns its text.

@@ -11,26 +11,13 @@ import (
 // are a message, and so is every item but a call.
 func (req *request) parseResponses(root gjson.Result) *refusal {
 	req.stream, req.includeUsage = root.Get("stream").Bool(), true
-	if limit := root.Get("max_output_tokens"); limit.Type != gjson.Null {
-		if limit.Type != gjson.Number || limit.Int() < 1 {
-			return invalid("max_output_tokens", "max_output_tokens must be a positive integer")
-		}
-		req.maxTokens = limit.Int()
+	if bad := req.parseCap(root, "max_output_tokens"); bad != nil {
+		return bad
 	}
 	for _, tool := range root.Get("tools").Array() {
 		req.tools = append(req.tools, toolSpec{tool.Get("name").String(), tool.Get("parameters")})
 	}
-	switch choice := root.Get("tool_choice"); {
-	case choice.String() == "none":
-		req.toolMode = toolNever
-	case choice.String() == "required":
-		req.toolMode = toolAny
-	case choice.IsObject():
-		req.toolMode, req.toolName = toolNamed, choice.Get("name").String()
-	}
-	if p := root.Get("parallel_tool_calls"); p.Type == gjson.False {
-		req.parallel = false
-	}
+	req.parseToolChoice(root, "name")
 	if v := root.Get("instructions"); v.Type == gjson.String {
 		req.prompt.messages++
 		req.countContent(v)
