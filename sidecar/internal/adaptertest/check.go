@@ -68,7 +68,7 @@ func (f *Fixture) checkTold(t testing.TB, told *Told, u exchange.Usage) {
 	}
 }
 
-// CheckUsage: what is settled does not depend on the caller's dialect.
+// CheckUsage checks what is settled. It does not depend on the caller's dialect.
 func (f *Fixture) CheckUsage(t testing.TB, u exchange.Usage) {
 	t.Helper()
 	x := f.Want.Usage

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+
+	"github.com/sluice-gateway/sluice/sidecar/internal/readertest"
 )
 
 // Cut plays an answer in pieces: whole, byte by byte, and at random. How it is cut must not matter.
@@ -16,12 +18,7 @@ func Cut(t *testing.T, raw []byte, play func(t *testing.T, pieces ...[]byte)) {
 		t.Run("random "+strconv.FormatUint(seed, 10), func(t *testing.T) {
 			dice := rand.New(rand.NewPCG(seed, 0))
 			for range 13 {
-				var pieces [][]byte
-				for rest := raw; len(rest) > 0; {
-					n := min(1+dice.IntN(1+dice.IntN(200)), len(rest))
-					pieces, rest = append(pieces, rest[:n]), rest[n:]
-				}
-				try(t, play, pieces...)
+				try(t, play, readertest.Split(dice, raw)...)
 			}
 		})
 	}

@@ -17,35 +17,18 @@ import (
 	"testing"
 
 	aws "github.com/aws/aws-sdk-go-v2/aws/protocol/eventstream"
+
+	"github.com/sluice-gateway/sluice/sidecar/internal/readertest"
 )
 
 // read plays a stream in pieces and returns its events as text.
-func read(p []byte, size func() int) (events []string, err error) {
-	var r Reader
-	next := func() bool {
-		for {
-			ev, ok, e := r.Next()
-			if err = e; !ok {
-				return e == nil
-			}
-			events = append(events, fmt.Sprintf("%s %q", ev.Name, ev.Data))
-		}
-	}
+func read(p []byte, size func() int) ([]string, error) {
+	var chunks [][]byte
 	for len(p) > 0 {
 		n := min(max(size(), 1), len(p))
-		chunk := slices.Clone(p[:n])
-		r.Feed(chunk)
-		if !next() {
-			return events, err
-		}
-		for i := range chunk { // what was borrowed is given back
-			chunk[i] = 0xee
-		}
-		p = p[n:]
+		chunks, p = append(chunks, p[:n]), p[n:]
 	}
-	r.End()
-	next()
-	return events, err
+	return readertest.Play(&Reader{}, func(ev Event) string { return fmt.Sprintf("%s %q", ev.Name, ev.Data) }, chunks...)
 }
 
 func whole(n int) func() int { return func() int { return n } }
@@ -243,16 +226,7 @@ func TestBigFrames(t *testing.T) {
 	count := 0
 	for chunk := range slices.Chunk(append(big, message(t, "event", ":event-type", "small", "{}")...), 1000) {
 		r.Feed(chunk)
-		for {
-			_, ok, err := r.Next()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !ok {
-				break
-			}
-			count++
-		}
+		count += readertest.Drain(t, &r)
 	}
 	if count != 2 || cap(r.part) > keepBytesMax {
 		t.Fatalf("%d events, a buffer of %d bytes kept", count, cap(r.part))

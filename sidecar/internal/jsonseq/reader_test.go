@@ -8,33 +8,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/sluice-gateway/sluice/sidecar/internal/readertest"
 )
 
-// play feeds the chunks one after another, each in its own array that is wiped afterwards, so that a borrowed slice
-// which outlives its chunk shows.
-func play(r *Reader, chunks ...string) (out []string, err error) {
-	drain := func() error {
-		for {
-			v, ok, err := r.Next()
-			if err != nil || !ok {
-				return err
-			}
-			out = append(out, string(v))
-		}
-	}
-	for _, c := range chunks {
-		own := []byte(c)
-		r.Feed(own)
-		if err := drain(); err != nil {
-			return out, err
-		}
-		for i := range own {
-			own[i] = 'X'
-		}
-	}
-	r.End()
-	return out, drain()
+func play(r *Reader, chunks ...[]byte) ([]string, error) {
+	return readertest.Play(r, func(v []byte) string { return string(v) }, chunks...)
 }
+
+func bytewise(s string) [][]byte { return slices.Collect(slices.Chunk([]byte(s), 1)) }
 
 var streams = []struct {
 	name, in string
@@ -63,8 +45,8 @@ var streams = []struct {
 
 func TestReader(t *testing.T) {
 	for _, tc := range streams {
-		for name, chunks := range map[string][]string{
-			"whole": {tc.in}, "bytes": strings.Split(tc.in, ""), "halves": {tc.in[:len(tc.in)/2], "", tc.in[len(tc.in)/2:]},
+		for name, chunks := range map[string][][]byte{
+			"whole": {[]byte(tc.in)}, "bytes": bytewise(tc.in), "halves": {[]byte(tc.in[:len(tc.in)/2]), nil, []byte(tc.in[len(tc.in)/2:])},
 		} {
 			t.Run(tc.name+"/"+name, func(t *testing.T) {
 				got, err := play(&Reader{}, chunks...)
@@ -86,7 +68,7 @@ func TestAnObjectIsReadyWithItsLastByte(t *testing.T) {
 }
 
 func TestCap(t *testing.T) {
-	for _, chunks := range [][]string{{`{"a":1}`}, strings.Split(`{"a":1}`, "")} {
+	for _, chunks := range [][][]byte{{[]byte(`{"a":1}`)}, bytewise(`{"a":1}`)} {
 		if got, err := play(&Reader{Max: 7}, chunks...); err != nil || len(got) != 1 {
 			t.Errorf("at the cap: %q, %v", got, err)
 		}
@@ -122,14 +104,8 @@ func FuzzReader(f *testing.F) {
 		f.Add(tc.in, uint64(1))
 	}
 	f.Fuzz(func(t *testing.T, in string, seed uint64) {
-		whole, err := play(&Reader{}, in)
-		rnd := rand.New(rand.NewPCG(seed, 1))
-		var chunks []string
-		for rest := in; rest != ""; {
-			n := 1 + rnd.IntN(min(len(rest), 9))
-			chunks, rest = append(chunks, rest[:n]), rest[n:]
-		}
-		cut, cutErr := play(&Reader{}, chunks...)
+		whole, err := play(&Reader{}, []byte(in))
+		cut, cutErr := play(&Reader{}, readertest.Split(rand.New(rand.NewPCG(seed, 1)), []byte(in))...)
 		if !slices.Equal(whole, cut) || !errors.Is(cutErr, err) {
 			t.Fatalf("whole %q, %v; cut %q, %v", whole, err, cut, cutErr)
 		}

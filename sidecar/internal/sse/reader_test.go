@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/sluice-gateway/sluice/sidecar/internal/readertest"
 )
 
 // got is an event with its bytes copied.
@@ -19,31 +22,8 @@ type got struct {
 
 func (g got) String() string { return fmt.Sprintf("%q=%q bare=%v", g.name, g.data, g.bare) }
 
-// play feeds the chunks one after another, each in its own array that is wiped afterwards, so that a borrowed slice
-// which outlives its chunk shows.
 func play(r *Reader, chunks ...[]byte) ([]got, error) {
-	var out []got
-	drain := func() error {
-		for {
-			ev, ok, err := r.Next()
-			if err != nil || !ok {
-				return err
-			}
-			out = append(out, got{string(ev.Name), string(ev.Data), ev.Bare})
-		}
-	}
-	for _, c := range chunks {
-		own := bytes.Clone(c)
-		r.Feed(own)
-		if err := drain(); err != nil {
-			return out, err
-		}
-		for i := range own {
-			own[i] = 'X'
-		}
-	}
-	r.End()
-	return out, drain()
+	return readertest.Play(r, func(ev Event) got { return got{string(ev.Name), string(ev.Data), ev.Bare} }, chunks...)
 }
 
 // model reads a whole stream the slow and obvious way.
@@ -83,23 +63,7 @@ func model(stream string) []got {
 	return out
 }
 
-func split(rnd *rand.Rand, p []byte) [][]byte {
-	var out [][]byte
-	for len(p) > 0 {
-		n := 1 + rnd.IntN(min(len(p), 1+rnd.IntN(40)))
-		out = append(out, p[:n])
-		p = p[n:]
-	}
-	return out
-}
-
-func bytewise(s string) [][]byte {
-	out := make([][]byte, len(s))
-	for i := range out {
-		out[i] = []byte{s[i]}
-	}
-	return out
-}
+func bytewise(s string) [][]byte { return slices.Collect(slices.Chunk([]byte(s), 1)) }
 
 func same(a, b []got) bool { return fmt.Sprint(a) == fmt.Sprint(b) }
 
@@ -244,16 +208,7 @@ func TestNoAllocationOnTheFastPath(t *testing.T) {
 	n := 0
 	run := func(p []byte) {
 		r.Feed(p)
-		for {
-			_, ok, err := r.Next()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !ok {
-				return
-			}
-			n++
-		}
+		n += readertest.Drain(t, r)
 	}
 	if got := testing.AllocsPerRun(100, func() { run(chunk) }); got != 0 {
 		t.Errorf("whole events: %v allocations, want 0", got)
@@ -283,7 +238,7 @@ func TestSplitsDoNotMatter(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 1))
 		want := model(in)
 		for range 3 {
-			out, err := play(&Reader{}, split(rnd, []byte(in))...)
+			out, err := play(&Reader{}, readertest.Split(rnd, []byte(in))...)
 			if err != nil || !same(out, want) {
 				rt.Fatalf("%q: got %v, %v, want %v", in, out, err, want)
 			}
@@ -298,7 +253,7 @@ func FuzzReader(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in []byte, seed uint64) {
 		want := model(string(in))
 		rnd := rand.New(rand.NewPCG(seed, 2))
-		for _, chunks := range [][][]byte{{in}, split(rnd, in)} {
+		for _, chunks := range [][][]byte{{in}, readertest.Split(rnd, in)} {
 			out, err := play(&Reader{}, chunks...)
 			if err != nil || !same(out, want) {
 				t.Fatalf("%q in %d chunks: got %v, %v, want %v", in, len(chunks), out, err, want)
@@ -306,7 +261,7 @@ func FuzzReader(f *testing.F) {
 		}
 		small := &Reader{Max: 16}
 		_, errWhole := play(small, in)
-		_, errSplit := play(&Reader{Max: 16}, split(rnd, in)...)
+		_, errSplit := play(&Reader{Max: 16}, readertest.Split(rnd, in)...)
 		if (errWhole == nil) != (errSplit == nil) {
 			t.Fatalf("%q: the cap depends on the split: %v, %v", in, errWhole, errSplit)
 		}
