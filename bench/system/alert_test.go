@@ -66,7 +66,7 @@ func TestAlerts(t *testing.T) {
 		return err == nil && strings.Contains(b, "\nsluice_alerts_pending 0\n")
 	}
 	s.eventually("half is told, and that is noted", func() bool { return h.told() == "500" && nothingLeft() })
-	s.nodes[0].kill()
+	s.nodes[0].Kill()
 	s.nodes[0].process = run(t, s.nodes[0].id, "quotad", s.nodes[0].args...)
 	spend()
 	s.eventually("all is told, and half not again", func() bool { return h.told() == "500 1000" })

@@ -80,7 +80,7 @@ func TestSidecarDiskFull(t *testing.T) {
 			}
 		}
 		s.exact()
-		sc.kill()
+		sc.Kill()
 
 		// A successor on the full disk serves too: configuration and journal are there already.
 		s.restart(sc)
@@ -99,8 +99,8 @@ func TestSidecarDiskFull(t *testing.T) {
 		s.eventually("no problems any more", func() bool { return len(s.problems(sc)) == 0 })
 		s.exact()
 		nd := s.nodes[0]
-		nd.kill()
-		sc.kill()
+		nd.Kill()
+		sc.Kill()
 		sc.run(t)
 		if got := s.metric(sc, "sluice_config_version"); got != version {
 			t.Errorf("without quotad configuration %g is in force, want %g", got, version)
@@ -118,7 +118,7 @@ func TestSidecarDiskFull(t *testing.T) {
 			streams.Go(func() { s.chat(sc, say("tokens=100 gap=1s", `,"stream":true,"max_tokens":100`)) })
 		}
 		s.eventually("5 streams", func() bool { return s.fake.Witness(0).OpenStreams == 5 })
-		sc.kill()
+		sc.Kill()
 		streams.Wait()
 		if err := os.Remove(filepath.Join(small, "ballast")); err != nil {
 			t.Fatal(err)
@@ -162,7 +162,7 @@ func TestSidecarStartsOnFullDisk(t *testing.T) {
 			t.Errorf("sluice_journal_ok is %g", v)
 		}
 		s.exact()
-		sc.kill()
+		sc.Kill()
 		free()
 		s.restart(sc)
 		used := s.fake.Witness(0).Totals.CostNano

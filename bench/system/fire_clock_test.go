@@ -20,7 +20,7 @@ func (c *cluster) lead(nd *node) {
 		if leader == nd {
 			return true
 		}
-		leader.term(c.t)
+		leader.Term(c.t)
 		c.awaitLeader(leader)
 		c.startNode(leader)
 		return false

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -20,6 +19,7 @@ import (
 	"github.com/sluice-gateway/sluice/bench/fakeprovider"
 	"github.com/sluice-gateway/sluice/bench/fault"
 	"github.com/sluice-gateway/sluice/bench/fire"
+	"github.com/sluice-gateway/sluice/bench/program"
 	adminv1 "github.com/sluice-gateway/sluice/proto/gen/admin/v1"
 	"github.com/sluice-gateway/sluice/proto/gen/admin/v1/adminv1connect"
 )
@@ -223,7 +223,7 @@ func (c *cluster) makeCar(name, dir string) *sidecar {
 }
 
 // spawn starts a process, which may end before it is ready.
-func (c *cluster) spawn(name, program string, args []string) *process {
+func (c *cluster) spawn(name, binary string, args []string) *process {
 	c.t.Helper()
 	dir := c.exe[name]
 	if dir == "" { // the present ones
@@ -232,25 +232,25 @@ func (c *cluster) spawn(name, program string, args []string) *process {
 			c.t.Fatal(err)
 		}
 	}
-	cmd := exec.Command(filepath.Join(dir, program), args...)
+	cmd := exec.Command(filepath.Join(dir, binary), args...)
 	cmd.Env = append(os.Environ(), fault.Env+"="+c.faults[name].file)
-	p := begin(c.t, name, cmd)
-	c.logs[name] = append(c.logs[name], p.log)
+	p := program.Start(c.t, name, cmd)
+	c.logs[name] = append(c.logs[name], p.Log)
 	return p
 }
 
 func (c *cluster) startNode(nd *node) {
 	c.t.Helper()
 	nd.process = c.spawn(nd.id, "quotad", nd.args)
-	nd.process.await(c.t)
+	nd.process.Await(c.t)
 }
 
 func (c *cluster) startCar(sc *sidecar) {
 	c.t.Helper()
 	sc.process = c.spawn(sc.name, "sidecar", sc.args)
-	sc.process.await(c.t)
-	if _, err := fmt.Sscanf(sc.line, "sidecar ready: data %s ops %s", &sc.url, &sc.ops); err != nil {
-		c.t.Fatalf("ready line %q: %v", sc.line, err)
+	sc.process.Await(c.t)
+	if _, err := fmt.Sscanf(sc.Line, "sidecar ready: data %s ops %s", &sc.url, &sc.ops); err != nil {
+		c.t.Fatalf("ready line %q: %v", sc.Line, err)
 	}
 	sc.url = strings.TrimSuffix(sc.url, ",")
 }
@@ -264,32 +264,16 @@ func (c *cluster) await(sc *sidecar) {
 	})
 }
 
-func (p *process) dead() bool {
-	select {
-	case <-p.done:
-		return true
-	default:
-		return false
-	}
-}
-
-func (p *process) signal(t *testing.T, s syscall.Signal) {
-	t.Helper()
-	if err := p.cmd.Process.Signal(s); err != nil {
-		t.Fatalf("%s: %v", p.name, err)
-	}
-}
-
 // revive starts again what has ended, as a supervisor would.
 func (c *cluster) revive() {
 	c.t.Helper()
 	for _, nd := range c.nodes {
-		if nd.dead() {
+		if nd.Dead() {
 			c.startNode(nd)
 		}
 	}
 	for _, sc := range c.sidecars {
-		if sc.dead() {
+		if sc.Dead() {
 			c.startCar(sc)
 		}
 	}
@@ -310,7 +294,7 @@ func (c *cluster) awaitLeader(old *node) (found *node) {
 	c.t.Helper()
 	c.eventually("a leader", func() bool {
 		for _, nd := range c.nodes {
-			if nd != old && !nd.dead() && serves(nd) {
+			if nd != old && !nd.Dead() && serves(nd) {
 				found = nd
 				return true
 			}

@@ -17,7 +17,7 @@ import (
 // dies waits for a node to end by its fault, and starts it again without.
 func (c *cluster) dies(nd *node) {
 	c.t.Helper()
-	c.eventually(nd.id+" dies", nd.dead)
+	c.eventually(nd.id+" dies", nd.Dead)
 	c.faults[nd.id].set(c.t)
 	c.startNode(nd)
 }
@@ -43,7 +43,7 @@ func killedAtPoints(c *cluster) (times int) {
 func killedAtRestore(c *cluster) (times int) {
 	one := c.others(c.awaitLeader(nil))[0]
 	for _, point := range []string{"rename", "renamed"} {
-		one.kill()
+		one.Kill()
 		c.outrun(one)
 		c.faults[one.id].set(c.t, "kill "+point+" 1")
 		one.process = c.spawn(one.id, "quotad", one.args)
@@ -171,7 +171,7 @@ func damaged(c *cluster) (times int) {
 		if i%2 == 1 {
 			nd = c.others(nd)[0]
 		}
-		nd.kill()
+		nd.Kill()
 		c.awaitLeader(nd)
 		spoiled, err := d.do(nd.dir)
 		if err != nil {
@@ -180,7 +180,7 @@ func damaged(c *cluster) (times int) {
 		nd.process = c.spawn(nd.id, "quotad", nd.args)
 		said := c.caughtUp(nd)
 		c.t.Logf("%s: %s", d.name, said)
-		if nd.dead() {
+		if nd.Dead() {
 			if !strings.Contains(said, filepath.Join(nd.dir, spoiled)) {
 				c.t.Errorf("%s: the node refuses and does not name %s", d.name, filepath.Join(nd.dir, spoiled))
 			}
@@ -200,11 +200,11 @@ func damaged(c *cluster) (times int) {
 func (c *cluster) caughtUp(nd *node) string {
 	c.t.Helper()
 	goal := c.applied(c.awaitLeader(nd))
-	c.eventually(nd.id+" catches up or ends", func() bool { return nd.dead() || c.applied(nd) >= goal })
-	if !nd.dead() {
+	c.eventually(nd.id+" catches up or ends", func() bool { return nd.Dead() || c.applied(nd) >= goal })
+	if !nd.Dead() {
 		return "it is back by itself"
 	}
-	b, err := os.ReadFile(nd.log)
+	b, err := os.ReadFile(nd.Log)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -222,7 +222,7 @@ func (c *cluster) wire(nd *node) {
 func (c *cluster) powerCut(nodes ...*node) {
 	c.t.Helper()
 	for _, nd := range nodes {
-		nd.kill()
+		nd.Kill()
 	}
 	for _, nd := range nodes {
 		if err := os.RemoveAll(nd.dir); err != nil {
@@ -237,7 +237,7 @@ func (c *cluster) powerCut(nodes ...*node) {
 // powerCuts cuts the power of the leader, of a follower, and of all three at once.
 func powerCuts(c *cluster) (times int) {
 	for _, nd := range c.nodes { // one after the other, from here on
-		nd.term(c.t)
+		nd.Term(c.t)
 		c.wire(nd)
 		c.startNode(nd)
 		c.awaitLeader(nil)
@@ -261,7 +261,7 @@ func TestPowerCutIsOne(t *testing.T) {
 	long(t)
 	c := startCluster(t, 0, "1000", "often 1")
 	nd := c.nodes[0]
-	nd.term(t)
+	nd.Term(t)
 	c.wire(nd)
 	c.startNode(nd)
 	c.awaitLeader(nil)

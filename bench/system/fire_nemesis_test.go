@@ -40,7 +40,7 @@ var (
 var nemeses = []nemesis{
 	{name: "leader killed", play: rounds(3, func(c *cluster, _ int) {
 		old := c.awaitLeader(nil)
-		old.kill()
+		old.Kill()
 		c.awaitLeader(old)
 		c.pass(time.Second)
 		c.startNode(old)
@@ -48,14 +48,14 @@ var nemeses = []nemesis{
 	})},
 	{name: "followers killed", play: rounds(3, func(c *cluster, i int) {
 		one := c.others(c.awaitLeader(nil))[i%2]
-		one.kill()
+		one.Kill()
 		c.pass(2 * time.Second)
 		c.startNode(one)
 		c.pass(time.Second)
 	})},
 	{name: "all nodes killed", refused: []string{away}, gap: 8 * time.Second, play: rounds(3, func(c *cluster, _ int) {
 		for _, nd := range c.nodes {
-			nd.kill()
+			nd.Kill()
 		}
 		c.revive()
 		c.awaitLeader(nil)
@@ -64,30 +64,30 @@ var nemeses = []nemesis{
 	{name: "leader killed, budget runs out", dollars: "0.1", refused: []string{"budget_exhausted", "budget_reserved"},
 		play: rounds(3, func(c *cluster, _ int) {
 			old := c.awaitLeader(nil)
-			old.kill()
+			old.Kill()
 			c.awaitLeader(old)
 			c.startNode(old)
 			c.pass(2 * time.Second)
 		})},
 	{name: "sidecars killed", refused: killed, books: carsDied, play: rounds(4, func(c *cluster, i int) {
 		sc := c.sidecars[i%2]
-		sc.kill()
+		sc.Kill()
 		c.startCar(sc)
 		c.pass(2 * time.Second)
 	})},
 
 	{name: "leader stopped for 16 s", play: rounds(1, func(c *cluster, _ int) {
 		old := c.awaitLeader(nil)
-		old.signal(c.t, syscall.SIGSTOP)
+		old.Signal(c.t, syscall.SIGSTOP)
 		c.awaitLeader(old)
 		c.pass(16 * time.Second)
-		old.signal(c.t, syscall.SIGCONT)
+		old.Signal(c.t, syscall.SIGCONT)
 		c.pass(2 * time.Second)
 	})},
 	{name: "sidecar stopped for 16 s", refused: []string{away}, play: rounds(1, func(c *cluster, _ int) {
-		c.sidecars[0].signal(c.t, syscall.SIGSTOP)
+		c.sidecars[0].Signal(c.t, syscall.SIGSTOP)
 		c.pass(16 * time.Second)
-		c.sidecars[0].signal(c.t, syscall.SIGCONT)
+		c.sidecars[0].Signal(c.t, syscall.SIGCONT)
 		c.pass(3 * time.Second)
 	})},
 
@@ -232,7 +232,7 @@ func (c *cluster) joins(id string) *node {
 func (c *cluster) leaves(nd *node) {
 	c.t.Helper()
 	c.quotad("member", "remove", nd.id)
-	nd.kill()
+	nd.Kill()
 	c.nodes = c.others(nd)
 	c.awaitLeader(nil)
 }

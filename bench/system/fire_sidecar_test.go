@@ -49,7 +49,7 @@ func rolledBack(c *cluster) (times int) {
 		c.pass(time.Second)
 		old := c.copied(sc.dir)
 		c.pass(4 * time.Second)
-		sc.kill()
+		sc.Kill()
 		if err := os.RemoveAll(sc.dir); err != nil {
 			c.t.Fatal(err)
 		}

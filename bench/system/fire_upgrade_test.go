@@ -54,9 +54,9 @@ func orgAfter(base, dollars string) string {
 func (c *cluster) refuses(old *node) {
 	c.t.Helper()
 	if c.awaitLeader(nil) == old {
-		old.signal(c.t, syscall.SIGSTOP)
+		old.Signal(c.t, syscall.SIGSTOP)
 		c.awaitLeader(old)
-		old.signal(c.t, syscall.SIGCONT)
+		old.Signal(c.t, syscall.SIGCONT)
 	}
 	for _, args := range [][]string{
 		{"apply", "-f", c.written(orgAfter(c.fakeURL, "1000"))},
@@ -93,19 +93,19 @@ func TestRollingUpgrade(t *testing.T) {
 	c.await(lost)
 	c.pass(time.Second)
 	for i, nd := range c.nodes {
-		nd.term(t)
+		nd.Term(t)
 		delete(c.exe, nd.id)
 		c.startNode(nd)
 		c.awaitLeader(nil)
 		if i == 0 {
 			// Back again: nothing is written yet that the version before cannot read.
-			nd.term(t)
+			nd.Term(t)
 			c.exe[nd.id] = old
 			c.startNode(nd)
-			if said := c.caughtUp(nd); nd.dead() {
+			if said := c.caughtUp(nd); nd.Dead() {
 				t.Errorf("the version before does not take the node back: %s", said)
 			}
-			nd.term(t)
+			nd.Term(t)
 			delete(c.exe, nd.id)
 			c.startNode(nd)
 			c.awaitLeader(nil)
@@ -119,7 +119,7 @@ func TestRollingUpgrade(t *testing.T) {
 					t.Errorf("a sidecar in a mixed cluster: %+v", a)
 				}
 			}
-			lost.kill()
+			lost.Kill()
 			c.pass(12 * time.Second) // it lapses after 11.1
 		}
 	}
@@ -128,7 +128,7 @@ func TestRollingUpgrade(t *testing.T) {
 			continue // its journal is for the version before
 		}
 		delete(c.exe, sc.name)
-		sc.term(t)
+		sc.Term(t)
 		c.startCar(sc)
 		c.await(sc)
 	}
@@ -147,10 +147,10 @@ func TestRollingUpgrade(t *testing.T) {
 
 	// There is no way back now: the version before says so and changes nothing.
 	nd := c.nodes[0]
-	nd.term(t)
+	nd.Term(t)
 	c.exe[nd.id] = old
 	nd.process = c.spawn(nd.id, "quotad", nd.args)
-	if said := c.caughtUp(nd); !nd.dead() || !strings.Contains(said, "newer version") {
+	if said := c.caughtUp(nd); !nd.Dead() || !strings.Contains(said, "newer version") {
 		t.Errorf("%s with the version before: %s", nd.id, said)
 	}
 	delete(c.exe, nd.id)

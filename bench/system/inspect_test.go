@@ -68,9 +68,9 @@ func TestInspect(t *testing.T) {
 	if out, err := inspect(s.nodes[0].dir); err == nil || !strings.Contains(out, "in use") {
 		t.Errorf("a directory in use: %v %s", err, out)
 	}
-	s.sidecars[0].term(t)
+	s.sidecars[0].Term(t)
 	for _, nd := range s.nodes {
-		nd.term(t)
+		nd.Term(t)
 	}
 	hashes := map[uint64]string{}
 	for _, nd := range s.nodes {

@@ -272,7 +272,7 @@ func TestUnknownKeyWhileQuotadIsAway(t *testing.T) {
 	if a := s.chat(sc, say("tokens=1", "")); a.status != 200 {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
-	s.nodes[0].kill()
+	s.nodes[0].Kill()
 	s.eventually("the sidecar knows", func() bool { return s.metric(sc, "sluice_quotad_connected") == 0 })
 	if a := s.chat(sc, say("tokens=1", "")); a.status != 200 {
 		t.Errorf("a known key goes on: %d %s", a.status, a.body)
@@ -293,7 +293,7 @@ func TestStopIsClean(t *testing.T) {
 	done := make(chan answer, 1)
 	go func() { done <- s.chat(sc, say("tokens=20 gap=50ms", `,"stream":true,"max_tokens":20`)) }()
 	s.eventually("the stream runs", func() bool { w := s.fake.Witness(1); return w.Open == 1 && w.Records[0].TokensSent > 2 })
-	sc.term(t)
+	sc.Term(t)
 	if a := <-done; a.err != nil || !strings.HasSuffix(a.body, "data: [DONE]\n\n") {
 		t.Errorf("the stream must end well: %v %q", a.err, a.body)
 	}

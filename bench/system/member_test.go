@@ -38,7 +38,7 @@ func TestDeadNodeIsReplaced(t *testing.T) {
 			dead = nd
 		}
 	}
-	dead.kill()
+	dead.Kill()
 	if out, err := s.verb(leader, "member", "remove", "nobody"); err == nil || !strings.Contains(out, `called "nobody"`) {
 		t.Errorf("an unknown node: %v %s", err, out)
 	}
@@ -66,16 +66,16 @@ func TestDeadNodeIsReplaced(t *testing.T) {
 
 	// The dead machine comes back: it is told, and stops.
 	back := launch(t, dead.id, "quotad", dead.args...)
-	<-back.done
-	b, err := os.ReadFile(back.log)
+	<-back.Done
+	b, err := os.ReadFile(back.Log)
 	if err != nil || !strings.Contains(string(b), "removed from the cluster") {
 		t.Errorf("the removed node says: %s", b)
 	}
 	s.nodes = without(s.nodes, dead)
 
 	s.quotad("member", "remove", leader.id)
-	<-leader.done
-	if b, err := os.ReadFile(leader.log); err != nil || !strings.Contains(string(b), "removed from the cluster") {
+	<-leader.Done
+	if b, err := os.ReadFile(leader.Log); err != nil || !strings.Contains(string(b), "removed from the cluster") {
 		t.Errorf("the leader says: %s", b)
 	}
 	s.nodes = without(s.nodes, leader)
@@ -90,7 +90,7 @@ func TestDeadNodeIsReplaced(t *testing.T) {
 	// Of the two that are left none can go while the other does not answer.
 	gone := s.leader()
 	other := without(s.nodes, gone)[0]
-	other.kill()
+	other.Kill()
 	<-time.After(3 * time.Second) // until its silence shows
 	if out, _ := s.verb(gone, "member", "remove", gone.id); !strings.Contains(out, "too few") && !strings.Contains(out, "leader") {
 		t.Errorf("the last one that answers is removed: %s", out)

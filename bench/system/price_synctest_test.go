@@ -92,7 +92,7 @@ func TestSettledAtTheTier(t *testing.T) {
 						if err != nil {
 							t.Fatal(err)
 						}
-						if nano := nanoText(t, got.cost); nano.Cmp(want) != 0 {
+						if nano := exactly(t, got.cost); nano.Cmp(want) != 0 {
 							t.Errorf("%s: the caller was told %s, it is %s", c.directive, nano, want)
 						}
 						total += want.Int64()
@@ -123,17 +123,14 @@ func TestSettledAtTheTier(t *testing.T) {
 	}
 }
 
-// nanoText reads dollars as nano-dollars.
-func nanoText(t *testing.T, dollars string) *big.Int {
+// exactly reads dollars as nano-dollars.
+func exactly(t *testing.T, dollars string) *big.Int {
 	t.Helper()
-	r, ok := new(big.Rat).SetString(dollars)
-	if ok {
-		r.Mul(r, big.NewRat(1_000_000_000, 1))
+	nano, err := cost.Exact(dollars)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if !ok || !r.IsInt() {
-		t.Fatalf("%q is no number of nano-dollars", dollars)
-	}
-	return r.Num()
+	return nano
 }
 
 // keptTiers counts the usage events in a sidecar's files by their tier. Each must hold the provider's usage as it stood.
@@ -204,7 +201,7 @@ func TestPriceTurns(t *testing.T) {
 			used := cost.Table["chat"].Of(got.usage)
 			used.Tier = "flex"
 			want, err := versions[version]["chat"].Nano(used)
-			if nano := nanoText(t, got.cost); err != nil || nano.Cmp(want) != 0 {
+			if nano := exactly(t, got.cost); err != nil || nano.Cmp(want) != 0 {
 				t.Errorf("%s: %s, want %s %v", version, nano, want, err)
 			}
 			w.passUntil(time.Date(2000, 1, 1, 0, 2, 0, 0, time.UTC))
@@ -220,7 +217,7 @@ func TestUnpricedIsCounted(t *testing.T) {
 	}
 	inWorld(t, 1, 1, yaml, func(t *testing.T, w *world) {
 		for range 3 {
-			if got := tell(t, w.chat(w.cars[0], say("tokens=7", ""))); nanoText(t, got.cost).Sign() != 0 {
+			if got := tell(t, w.chat(w.cars[0], say("tokens=7", ""))); exactly(t, got.cost).Sign() != 0 {
 				t.Errorf("it costs %s", got.cost)
 			}
 		}

@@ -66,7 +66,7 @@ func burst(t *testing.T, killed bool) {
 				}
 			}
 			if killed && done == 100 && a.status == 200 {
-				s.nodes[0].kill()
+				s.nodes[0].Kill()
 			}
 			mu.Unlock()
 			if a.status == 200 || time.Since(began) > burstTime {
@@ -290,7 +290,7 @@ func TestLeaderKilledUnderLoad(t *testing.T) {
 	s.eventually("load", func() bool { return served() > 200 })
 	for range kills {
 		old := s.leader()
-		old.kill()
+		old.Kill()
 		died := time.Now()
 		s.eventually("both sidecars have the new leader", func() bool {
 			return s.metric(s.sidecars[0], "sluice_quotad_connected") == 1 && s.metric(s.sidecars[1], "sluice_quotad_connected") == 1
@@ -327,7 +327,7 @@ func TestSidecarKilled(t *testing.T) {
 	}
 	s.eventually("20 streams", func() bool { return s.fake.Witness(0).OpenStreams == 20 })
 	s.eventually("held", func() bool { return s.budget("t").Held > 0 })
-	sc.kill()
+	sc.Kill()
 	streams.Wait()
 	s.restart(sc)
 	s.eventually("the remainder is free", func() bool {
@@ -349,8 +349,8 @@ func TestSecondQuotad(t *testing.T) {
 	s := start(t, 1, 0, func(base string) string { return org(base, "{ monthly: 1 }", "{ rpm: 1 }") })
 	args := append([]string{}, s.nodes[0].args...)
 	p := launch(t, "second", "quotad", append(args, "--listen", "127.0.0.1:0", "--raft-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")...)
-	<-p.done
-	b, err := os.ReadFile(p.log)
+	<-p.Done
+	b, err := os.ReadFile(p.Log)
 	if err != nil || !strings.Contains(string(b), "in use") || !strings.Contains(string(b), s.nodes[0].dir) {
 		t.Errorf("got %s, %v", b, err)
 	}

@@ -22,7 +22,7 @@ func (s *stack) try(nd *node, args ...string) (string, error) {
 func (s *stack) back(nd *node) {
 	s.t.Helper()
 	select {
-	case <-nd.done:
+	case <-nd.Done:
 		s.t.Logf("%s had ended", nd.id)
 		nd.process = run(s.t, nd.id, "quotad", nd.args...)
 	default:
@@ -66,7 +66,7 @@ func TestQuotadDiskFull(t *testing.T) {
 		if got := s.budget("t").Cap; got != yes*1_000_000_000 && got != (yes+100)*1_000_000_000 {
 			t.Errorf("the cap is %d: what was acknowledged is lost", got)
 		}
-		nd.kill()
+		nd.Kill()
 		nd.process = run(t, nd.id, "quotad", nd.args...)
 		s.leader()
 		s.exact()
@@ -112,7 +112,7 @@ func TestLeaderDiskFull(t *testing.T) {
 		// The old one must have caught up: without another it has to carry on.
 		for _, nd := range s.nodes {
 			if nd != old && nd != s.leader() {
-				nd.kill()
+				nd.Kill()
 				break
 			}
 		}

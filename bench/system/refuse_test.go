@@ -12,13 +12,13 @@ func TestRefusalsToStart(t *testing.T) {
 	s := start(t, 1, 0, func(base string) string { return org(base, "{ monthly: 1 }", "{ rpm: 600 }") })
 	nd := s.nodes[0]
 	inUse := launch(t, nd.id, "quotad", nd.args...)
-	<-inUse.done
-	if b, err := os.ReadFile(inUse.log); err != nil || !strings.Contains(string(b), "in use") {
+	<-inUse.Done
+	if b, err := os.ReadFile(inUse.Log); err != nil || !strings.Contains(string(b), "in use") {
 		t.Errorf("a directory in use: %s", b)
 	}
-	nd.term(t)
+	nd.Term(t)
 	other := start(t, 1, 0, func(base string) string { return org(base, "{ monthly: 1 }", "{ rpm: 600 }") })
-	other.nodes[0].term(t)
+	other.nodes[0].Term(t)
 	for _, tt := range []struct {
 		name  string
 		spoil func(dir string) error
@@ -59,11 +59,11 @@ func TestRefusalsToStart(t *testing.T) {
 			args = append(args, strings.ReplaceAll(a, "DIR", dir))
 		}
 		p := launch(t, nd.id, "quotad", args...)
-		<-p.done
-		b, err := os.ReadFile(p.log)
+		<-p.Done
+		b, err := os.ReadFile(p.Log)
 		for _, want := range tt.want {
-			if err != nil || !strings.Contains(string(b), want) || p.cmd.ProcessState.ExitCode() == 0 {
-				t.Errorf("%s: exit %d, no %q in %s", tt.name, p.cmd.ProcessState.ExitCode(), want, b)
+			if err != nil || !strings.Contains(string(b), want) || p.Cmd.ProcessState.ExitCode() == 0 {
+				t.Errorf("%s: exit %d, no %q in %s", tt.name, p.Cmd.ProcessState.ExitCode(), want, b)
 			}
 		}
 	}

@@ -70,7 +70,7 @@ func TestRestoreUnderLoad(t *testing.T) {
 	s.untilSpent(100_000_000)
 	file := s.backup()
 	s.untilSpent(250_000_000)
-	s.sidecars[1].term(t) // its final totals go to a state that will be gone
+	s.sidecars[1].Term(t) // its final totals go to a state that will be gone
 	s.restart(s.sidecars[1])
 	s.untilSpent(400_000_000)
 	before := s.fake.Witness(0).Totals.CostNano
@@ -123,7 +123,7 @@ func TestNewClusterFromABackup(t *testing.T) {
 	}
 	s.quotad("key", "create", "later", "--team", "t") // lost with the disks
 	spent := s.fake.Witness(0).Totals.CostNano
-	nd.kill()
+	nd.Kill()
 	if err := os.RemoveAll(nd.dir); err != nil {
 		t.Fatal(err)
 	}

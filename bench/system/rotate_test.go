@@ -170,17 +170,17 @@ func TestAuthorityIsReplaced(t *testing.T) {
 	reread := func(what string) {
 		t.Helper()
 		for _, nd := range s.nodes {
-			_ = nd.cmd.Process.Signal(syscall.SIGHUP)
+			_ = nd.Cmd.Process.Signal(syscall.SIGHUP)
 		}
-		_ = sc.cmd.Process.Signal(syscall.SIGHUP)
+		_ = sc.Cmd.Process.Signal(syscall.SIGHUP)
 		procs := []*process{sc.process}
 		for _, nd := range s.nodes {
 			procs = append(procs, nd.process)
 		}
 		reads++
 		for _, p := range procs {
-			s.eventually(p.name+" has read "+what, func() bool {
-				b, _ := os.ReadFile(p.log)
+			s.eventually(p.Name+" has read "+what, func() bool {
+				b, _ := os.ReadFile(p.Log)
 				return bytes.Count(b, []byte("certificates were read again")) >= reads
 			})
 		}
@@ -213,7 +213,7 @@ func TestAuthorityIsReplaced(t *testing.T) {
 
 	// Every node is restarted, one at a time: each finds the others, and the sidecar the leader.
 	for _, nd := range s.nodes {
-		nd.term(t)
+		nd.Term(t)
 		nd.process = run(t, nd.id, "quotad", nd.args...)
 		s.eventually(nd.id+" is back", func() bool {
 			out, err := verb(operator, "", "member", "list")
@@ -237,7 +237,7 @@ func TestAuthorityIsReplaced(t *testing.T) {
 			if err != nil {
 				return false
 			}
-			log, _ := os.ReadFile(nd.log)
+			log, _ := os.ReadFile(nd.Log)
 			return bytes.Contains(log, []byte("the old ones stay")) && len(b) > 0
 		})
 	}

@@ -18,9 +18,6 @@ import (
 	"github.com/sluice-gateway/sluice/bench/fakeprovider"
 )
 
-// wait is a generous bound on everything that is waited for: it ends a hung test, it judges nothing.
-const wait = 60 * time.Second
-
 const (
 	providerKey = "provider-secret"
 	appKey      = "sk-sluice-test-app"
@@ -156,8 +153,8 @@ func (s *stack) restart(sc *sidecar) {
 func (sc *sidecar) run(t *testing.T) {
 	t.Helper()
 	sc.process = run(t, sc.name, "sidecar", sc.args...)
-	if _, err := fmt.Sscanf(sc.line, "sidecar ready: data %s ops %s", &sc.url, &sc.ops); err != nil {
-		t.Fatalf("ready line %q: %v", sc.line, err)
+	if _, err := fmt.Sscanf(sc.Line, "sidecar ready: data %s ops %s", &sc.url, &sc.ops); err != nil {
+		t.Fatalf("ready line %q: %v", sc.Line, err)
 	}
 	sc.url = strings.TrimSuffix(sc.url, ",")
 }

@@ -40,19 +40,6 @@ func nano(t *testing.T, u *wantUsage) int64 {
 	return new(big.Int).Div(total.Num(), total.Denom()).Int64()
 }
 
-// nanoOf reads a decimal of dollars exactly.
-func nanoOf(t *testing.T, dollars string) int64 {
-	t.Helper()
-	r, ok := new(big.Rat).SetString(dollars)
-	if ok {
-		r.Mul(r, big.NewRat(1_000_000_000, 1))
-	}
-	if !ok || !r.IsInt() {
-		t.Fatalf("%q is no number of nano-dollars", dollars)
-	}
-	return r.Num().Int64()
-}
-
 // TestCostOfTheWitness holds the computation against one done by hand: 11 × 3 + 2000 × 3.75 + 500 × 0.30 + 40 × 15 per
 // million.
 func TestCostOfTheWitness(t *testing.T) {

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+
+	"github.com/sluice-gateway/sluice/bench/wire/cost"
 )
 
 // judge holds what a caller saw against what it must see.
@@ -230,7 +232,9 @@ func judgeUsage(t *testing.T, f *fixture, d *dialect, got *seen, asked bool) {
 	if d.name != "messages" && g.Reasoning != w.Reasoning {
 		t.Errorf("%d reasoning tokens, want %d", g.Reasoning, w.Reasoning)
 	}
-	if want := nano(t, w); told && nanoOf(t, got.gateway.Cost.String()) != want {
-		t.Errorf("cost %s, want %d nano-dollars", got.gateway.Cost, want)
+	if want := nano(t, w); told {
+		if is, err := cost.Exact(got.gateway.Cost.String()); err != nil || is.Int64() != want {
+			t.Errorf("cost %s, want %d nano-dollars, %v", got.gateway.Cost, want, err)
+		}
 	}
 }

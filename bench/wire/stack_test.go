@@ -6,41 +6,33 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/sluice-gateway/sluice/bench/program"
 )
 
 const (
-	// wait is a generous bound on everything that is waited for: it ends a hung test, it judges nothing.
-	wait   = 60 * time.Second
+	wait   = program.Wait
 	appKey = "sk-sluice-wire"
 )
 
 var binaries string
 
-func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "sluice-wire")
-	if err != nil {
-		panic(err)
-	}
-	build := exec.Command("go", "build", "-o", dir+"/", "../../sidecar/cmd/sidecar", "../../quotad/cmd/quotad")
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "build: %v\n%s", err, out)
-		os.Exit(1)
-	}
-	binaries = dir
-	code := m.Run()
-	_ = os.RemoveAll(dir)
-	os.Exit(code)
+func TestMain(m *testing.M) { program.Main(m, &binaries) }
+
+// run starts a binary and waits for its ready line.
+func run(t *testing.T, binary string, args ...string) *program.Process {
+	t.Helper()
+	p := program.Start(t, binary, exec.Command(filepath.Join(binaries, binary), args...))
+	p.Await(t)
+	return p
 }
 
 func itoa(n int) string { return strconv.Itoa(n) }
@@ -53,7 +45,7 @@ func sum(s string) string {
 // stack is a quotad and a sidecar.
 type stack struct {
 	t               *testing.T
-	quotad, sidecar *process
+	quotad, sidecar *program.Process
 	plane, admin    string
 	url, ops        string // of the sidecar
 	client          *http.Client
@@ -63,7 +55,7 @@ type stack struct {
 // start brings both up with an organisation and the secrets of its credentials.
 func start(t *testing.T, org string, secrets map[string]string) *stack {
 	t.Helper()
-	s := &stack{t: t, plane: freePort(t), admin: freePort(t), client: &http.Client{Timeout: wait}}
+	s := &stack{t: t, plane: program.FreePort(t), admin: program.FreePort(t), client: &http.Client{Timeout: wait}}
 	dir := t.TempDir()
 	key, file := filepath.Join(dir, "seal.key"), filepath.Join(dir, "org.yaml")
 	if err := os.WriteFile(key, []byte(sum("seal")+"\n"), 0o600); err != nil {
@@ -73,7 +65,7 @@ func start(t *testing.T, org string, secrets map[string]string) *stack {
 		t.Fatal(err)
 	}
 	s.quotad = run(t, "quotad", "serve", "--dev", "--id", "q", "--data-dir", filepath.Join(dir, "q"), "--listen", s.plane,
-		"--raft-listen", freePort(t), "--admin-listen", s.admin, "--key-file", key)
+		"--raft-listen", program.FreePort(t), "--admin-listen", s.admin, "--key-file", key)
 	s.eventually("a leader", func() bool { return strings.Contains(get("http://"+s.admin+"/metrics"), "\nsluice_raft_leader 1\n") })
 	s.verb("", "apply", "-f", file)
 	for name, secret := range secrets {
@@ -81,8 +73,8 @@ func start(t *testing.T, org string, secrets map[string]string) *stack {
 	}
 	s.sidecar = run(t, "sidecar", "--dev", "--identity", "wire", "--listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0",
 		"--data-dir", filepath.Join(dir, "s"), "--quotad", s.plane)
-	if _, err := fmt.Sscanf(s.sidecar.ready, "sidecar ready: data %s ops %s", &s.url, &s.ops); err != nil {
-		t.Fatalf("ready line %q: %v", s.sidecar.ready, err)
+	if _, err := fmt.Sscanf(s.sidecar.Line, "sidecar ready: data %s ops %s", &s.url, &s.ops); err != nil {
+		t.Fatalf("ready line %q: %v", s.sidecar.Line, err)
 	}
 	s.url = strings.TrimSuffix(s.url, ",")
 	s.eventually("the configuration", func() bool { return get(s.ops+"/readyz") == "ready\n" })
@@ -115,7 +107,7 @@ func launch(t *testing.T, p *provider, targets []target, chains map[string][2]st
 	for name, probe := range probes {
 		s.eventually("an answer of "+name, func() bool {
 			s.do(t, "/v1/chat/completions", chatBody(plain, probe.name, false))
-			s.missing[name] = strings.Contains(s.sidecar.text(), fmt.Sprintf(`provider \"%s\" is not known to this version`, name))
+			s.missing[name] = strings.Contains(s.sidecar.Text(), fmt.Sprintf(`provider \"%s\" is not known to this version`, name))
 			return s.missing[name] || len(p.requests(probe.name)) > 0
 		})
 	}
@@ -157,67 +149,4 @@ func get(url string) string {
 	defer func() { _ = resp.Body.Close() }()
 	b, _ := io.ReadAll(resp.Body)
 	return string(b)
-}
-
-// process is one of our binaries, running.
-type process struct {
-	cmd   *exec.Cmd
-	log   string
-	done  chan struct{}
-	ready string // its ready line
-}
-
-func run(t *testing.T, binary string, args ...string) *process {
-	t.Helper()
-	p := &process{cmd: exec.Command(filepath.Join(binaries, binary), args...), done: make(chan struct{})}
-	p.log = filepath.Join(t.TempDir(), binary+".log")
-	log, err := os.Create(p.log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = log.Close() }()
-	p.cmd.Stdout, p.cmd.Stderr = log, log
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() { _ = p.cmd.Wait(); close(p.done) }()
-	t.Cleanup(func() {
-		_ = p.cmd.Process.Signal(syscall.SIGKILL)
-		<-p.done
-		if t.Failed() && os.Getenv("SLUICE_WIRE_LOG") != "" {
-			t.Logf("%s:\n%s", binary, p.text())
-		}
-	})
-	for deadline := time.Now().Add(wait); ; <-time.After(10 * time.Millisecond) {
-		for line := range strings.Lines(p.text()) {
-			if strings.HasPrefix(line, binary+" ready") {
-				p.ready = strings.TrimSpace(line)
-				return p
-			}
-		}
-		select {
-		case <-p.done:
-			t.Fatalf("%s ended:\n%s", binary, p.text())
-		default:
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s did not become ready:\n%s", binary, p.text())
-		}
-	}
-}
-
-func (p *process) text() string { b, _ := os.ReadFile(p.log); return string(b) }
-
-// freePort finds a port nobody listens on, below those the system gives to outgoing connections.
-func freePort(t *testing.T) string {
-	t.Helper()
-	for range 100 {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 12_000+rand.IntN(20_000)))
-		if err == nil {
-			_ = l.Close()
-			return l.Addr().String()
-		}
-	}
-	t.Fatal("every port is taken")
-	return ""
 }

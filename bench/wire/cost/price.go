@@ -54,6 +54,18 @@ func Prices(org []byte) (map[string]map[string]Price, error) {
 	return out, nil
 }
 
+// Exact reads a decimal of dollars as nano-dollars, of which it must be a whole number.
+func Exact(dollars string) (*big.Int, error) {
+	r, ok := new(big.Rat).SetString(dollars)
+	if ok {
+		r.Mul(r, big.NewRat(1_000_000_000, 1))
+	}
+	if !ok || !r.IsInt() {
+		return nil, fmt.Errorf("%q is no number of nano-dollars", dollars)
+	}
+	return r.Num(), nil
+}
+
 // Nano is what was used costs, in nano-dollars, rounded half up once.
 func (p Price) Nano(u Usage) (*big.Int, error) {
 	rates := p.Rates
