@@ -138,8 +138,8 @@ func TestStreamOddities(t *testing.T) {
 				t.Fatalf("%+v", f)
 			}
 			s := adaptertest.ReadStream(t, out, true)
-			if s.Text != st.delivered {
-				t.Errorf("%d bytes of text arrived, %d were counted", s.Text, st.delivered)
+			if n := st.Delivered().Bytes; s.Text != n {
+				t.Errorf("%d bytes of text arrived, %d were counted", s.Text, n)
 			}
 			got, u := s.First(), st.Usage()
 			if got.Null || got.Content != row.want.Content || got.Finish != row.want.Finish || got.Reasoning != "" || len(s.Choices) != 1 {
