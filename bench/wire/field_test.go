@@ -221,7 +221,7 @@ func (f *field) closeAtDone(t *testing.T) {
 	for br := bufio.NewReader(resp.Body); ; {
 		line, err := br.ReadString('\n')
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("%v, after the status %d", err, resp.StatusCode)
 		}
 		if line == "data: [DONE]\n" {
 			break
