@@ -63,7 +63,7 @@ func compose(req *request, b *Behavior) answer {
 	}
 	a.reasoning = take(b.Reasoning)
 	if req.document.IsObject() && len(names) == 0 {
-		a.document = splitArguments(exampleArguments(req.document))
+		a.document = splitArguments(example(req.document))
 		text = int64(len(a.document))
 	}
 	a.text = take(text)
@@ -72,7 +72,7 @@ func compose(req *request, b *Behavior) answer {
 			break
 		}
 		call := toolCall{name: name}
-		fragments := splitArguments(exampleArguments(req.schemaOf(name)))
+		fragments := splitArguments(example(req.schemaOf(name)))
 		n := take(int64(len(fragments)))
 		call.fragments, call.cut = fragments[:n], n < int64(len(fragments))
 		a.calls = append(a.calls, call)
@@ -138,39 +138,6 @@ func namesAfterCall(text string) []string {
 		}
 	}
 	return names
-}
-
-// exampleArguments fills the top-level properties of a JSON schema with fixed values, in the schema's order.
-func exampleArguments(schema gjson.Result) string {
-	var out strings.Builder
-	out.WriteByte('{')
-	schema.Get("properties").ForEach(func(name, property gjson.Result) bool {
-		if out.Len() > 1 {
-			out.WriteByte(',')
-		}
-		out.WriteString(quote(name.String()))
-		out.WriteByte(':')
-		first := property.Get("enum.0")
-		switch kind := property.Get("type").String(); {
-		case first.Exists():
-			out.WriteString(first.Raw)
-		case kind == "integer":
-			out.WriteString("7")
-		case kind == "number":
-			out.WriteString("1.5")
-		case kind == "boolean":
-			out.WriteString("true")
-		case kind == "array":
-			out.WriteString("[]")
-		case kind == "object":
-			out.WriteString("{}")
-		default:
-			out.WriteString(`"example"`)
-		}
-		return true
-	})
-	out.WriteByte('}')
-	return out.String()
 }
 
 // splitArguments cuts text into fragments of four runes.

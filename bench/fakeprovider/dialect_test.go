@@ -372,4 +372,12 @@ func TestStructuredText(t *testing.T) {
 	if text := got.Get("content.0.text").Str; text != want {
 		t.Errorf("messages: %q", text)
 	}
+	body := `{"model":"fake-large","input":"[[tokens=2]] hello","text":{"format":{"type":"json_schema","name":"n","schema":` + schema + `}}`
+	if text := post(t, url+"/v1/responses", body+"}").json().Get("output.0.content.0.text").Str; text != want {
+		t.Errorf("responses: %q", text)
+	}
+	all := events(post(t, url+"/v1/responses", body+`,"stream":true}`).body)
+	if text := gjson.Get(all[len(all)-1].data, "response.output.0.content.0.text").Str; text != want {
+		t.Errorf("responses, at the end of a stream: %q", text)
+	}
 }

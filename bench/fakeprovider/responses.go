@@ -31,6 +31,7 @@ func (req *request) parseResponses(root gjson.Result) *refusal {
 	if p := root.Get("parallel_tool_calls"); p.Type == gjson.False {
 		req.parallel = false
 	}
+	req.document = root.Get("text.format.schema")
 	if v := root.Get("instructions"); v.Type == gjson.String {
 		req.prompt.messages++
 		req.countContent(v)
@@ -104,7 +105,7 @@ func finished(n answerNames, a *answer, usage string) (object, status string) {
 		items = append(items, reasoningItem(n))
 	}
 	if a.text > 0 || len(a.calls) == 0 && a.reasoning == 0 {
-		items = append(items, messageItem(n, "completed", textPart(Text(a.text, a.unicode))))
+		items = append(items, messageItem(n, "completed", textPart(a.words())))
 	}
 	for k, c := range a.calls {
 		items = append(items, callItem(n, k, "completed", c.name, c.arguments()))
