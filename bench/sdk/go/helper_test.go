@@ -189,7 +189,7 @@ type thing struct {
 var thingSchema = map[string]any{
 	"type": "object", "required": []string{"kind", "count", "parts"}, "additionalProperties": false,
 	"properties": map[string]any{
-		"kind":  map[string]any{"type": "string", "enum": []string{"boat", "car"}},
+		"kind":  map[string]any{"type": "string"},
 		"count": map[string]any{"type": "integer"},
 		"parts": map[string]any{"type": "array", "items": objectSchema("name")},
 	},
@@ -201,7 +201,7 @@ func checkThing(t *testing.T, text string) {
 	var got thing
 	decoder := json.NewDecoder(strings.NewReader(text))
 	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&got); err != nil || got.Kind != "boat" || got.Count != 7 || len(got.Parts) != 1 || got.Parts[0].Name != "example" {
+	if err := decoder.Decode(&got); err != nil || got.Kind != "example" || got.Count != 7 || len(got.Parts) != 1 || got.Parts[0].Name != "example" {
 		t.Errorf("%v: %s", err, text)
 	}
 }

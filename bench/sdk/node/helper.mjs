@@ -4,8 +4,10 @@
 // provider's witness, SLUICE_ADMIN quotad's admin API, SLUICE_ORG the file of the demo organisation. bench/sdk/run sets
 // them.
 import assert from 'node:assert/strict';
+import { appendFile } from 'node:fs/promises';
 import { setTimeout as wait } from 'node:timers/promises';
 import OpenAI from 'openai';
+import { z } from 'zod';
 
 export const baseURL = process.env.SLUICE_URL ?? 'http://127.0.0.1:4000/v1';
 export const witnessURL = process.env.SLUICE_WITNESS ?? 'http://127.0.0.1:9900/witness';
@@ -15,6 +17,19 @@ export const chatModels = ['chat', 'chat-anthropic'];
 
 // Every test ends within this, in milliseconds.
 export const timeout = 20_000;
+
+// covers is a test that, when it passes, proves a feature of an SDK ("package\tAPI"): it is noted for docs/sdks.md.
+export const covers = (sdk, feature, run) => async () => {
+  await run();
+  if (process.env.SLUICE_COVERED) await appendFile(process.env.SLUICE_COVERED, `Node\t${sdk}\t${feature}\n`);
+};
+
+// caught is the error of a call that must fail.
+export const caught = (promise) =>
+  promise.then(
+    () => assert.fail('no error'),
+    (error) => error,
+  );
 
 export function key() {
   assert.ok(process.env.SLUICE_KEY, 'SLUICE_KEY is not set: bench/sdk/run starts a stack and sets it');
@@ -52,6 +67,14 @@ export const tool = (name, property) => ({
     parameters: { type: 'object', properties: { [property]: { type: 'string' } }, required: [property] },
   },
 });
+
+// thing is a structured answer by zod's schema, and theThing what the fake provider makes of it.
+export const thing = z.object({
+  kind: z.string(),
+  count: z.number().int(),
+  parts: z.array(z.object({ name: z.string() })),
+});
+export const theThing = { kind: 'example', count: 7, parts: [{ name: 'example' }] };
 
 export function checkUsage(usage, output) {
   assert.equal(usage.completion_tokens, output);

@@ -36,8 +36,8 @@ export async function organisation({ budget = '{ monthly: 100 }', limits = '{}',
   throw new Error('the sidecar never knew the key');
 }
 
-// fault makes the provider answer every request for a model so.
-export const fault = (model, set) => post(`${providerURL}/control`, { add_rules: [{ model, set }] });
+// fault makes the provider answer the next requests for a model so; next 0 means all.
+export const fault = (model, set, next = 0) => post(`${providerURL}/control`, { add_rules: [{ model, set, next }] });
 
 // received is how many requests for a model have reached the provider.
 export async function received(model) {

@@ -1,16 +1,12 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import OpenAI from 'openai';
-import { app, awaitRecord, timeout, user, words } from './helper.mjs';
+import { app, awaitRecord, caught, covers, timeout, user, words } from './helper.mjs';
 import { fault, organisation, received } from './organisation.mjs';
 
-const ask = (model, prompt, most) => ({ model, messages: user(prompt), max_completion_tokens: most });
+const sdk = 'openai\tchat';
 
-const caught = (promise) =>
-  promise.then(
-    () => assert.fail('no error'),
-    (error) => error,
-  );
+const ask = (model, prompt, most) => ({ model, messages: user(prompt), max_completion_tokens: most });
 
 // read gathers a stream's text; the error that ended it, if one did, stands beside it.
 async function read(stream) {
@@ -23,7 +19,7 @@ async function read(stream) {
   return { text };
 }
 
-test('a rate limit is waited out', { timeout }, async () => {
+test('a rate limit is waited out', { timeout }, covers(sdk, 'retries', async () => {
   const own = await organisation({ limits: '{ tpm: 3000 }' });
   const { client, sent } = app(own.secret);
   await client.chat.completions.create(ask(own.model, '[[tokens=2900]] hello', 2900));
@@ -37,7 +33,7 @@ test('a rate limit is waited out', { timeout }, async () => {
     assert.equal(headers.get('x-should-retry'), 'true');
     assert.ok(headers.get('retry-after') && headers.get('retry-after-ms'));
   }
-});
+}));
 
 test('a rate limit is shown to an app that wants no retries', { timeout }, async () => {
   const own = await organisation({ limits: '{ rpm: 1 }' });
@@ -105,7 +101,7 @@ for (const [name, { set }, call, kind, status, code, times] of [
   ["the provider's 503", { set: { status: 503 } }, {}, InternalServerError, 503, 'upstream_overloaded', 3],
   ['silence', { set: { fault: 'hang' } }, {}, InternalServerError, 504, 'upstream_timeout', 3],
 ]) {
-  test(`class of ${name}`, { timeout }, async () => {
+  test(`class of ${name}`, { timeout }, covers(sdk, 'errors', async () => {
     const own = await organisation({ alias: 'max_attempts: 1, timeouts: { total: 400ms },' });
     const { model = own.model, prompt = 'hello', most } = call;
     // Both of them: one that was rate limited is left for the other.
@@ -119,7 +115,7 @@ for (const [name, { set }, call, kind, status, code, times] of [
     assert.equal(error.headers.get('x-should-retry'), String(times > 1));
     assert.equal(sent.length, times);
     if (times > 1) assert.equal((await received(own.upstream[0])) + (await received(own.upstream[1])), times);
-  });
+  }));
 }
 
 for (const [name, set] of Object.entries({
