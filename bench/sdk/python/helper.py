@@ -5,6 +5,7 @@ provider's witness, SLUICE_ADMIN quotad's admin API, SLUICE_ORG the file of the 
 them.
 """
 
+import functools
 import hashlib
 import json
 import os
@@ -14,6 +15,7 @@ import urllib.error
 import urllib.request
 
 import openai
+from pydantic import BaseModel
 
 BASE_URL = os.environ.get("SLUICE_URL", "http://127.0.0.1:4000/v1")
 WITNESS_URL = os.environ.get("SLUICE_WITNESS", "http://127.0.0.1:9900/witness")
@@ -26,6 +28,38 @@ CHAT_MODELS = ("chat", "chat-anthropic")
 
 # Seconds everything ends within when it works.
 WAIT = 20
+
+
+def covers(sdk, *features):
+    """A test that, when it passes, proves features of an SDK ("package\\tAPI"): they are noted for docs/sdks.md."""
+
+    def of(test):
+        @functools.wraps(test)
+        def run(self):
+            test(self)
+            if name := os.environ.get("SLUICE_COVERED"):
+                with open(name, "a", encoding="utf-8") as f:
+                    f.writelines(f"Python\t{sdk}\t{feature}\n" for feature in features)
+
+        return run
+
+    return of
+
+
+class Part(BaseModel):
+    name: str
+
+
+class Thing(BaseModel):
+    """A structured answer."""
+
+    kind: str
+    count: int
+    parts: list[Part]
+
+
+# What the fake provider makes of its schema.
+THE_THING = Thing(kind="example", count=7, parts=[Part(name="example")])
 
 
 class App:
@@ -102,9 +136,9 @@ def insert(yaml, section, line):
     return yaml.replace(f"\n{section}:\n", f"\n{section}:\n  {line}\n", 1)
 
 
-def fault(model, **settings):
-    """Makes the provider answer every request for a model so; names of settings have _ for -."""
-    rule = {"model": model, "set": {k.replace("_", "-"): v for k, v in settings.items()}}
+def fault(model, times=0, **settings):
+    """Makes the provider answer the next requests for a model so, or all; names of settings have _ for -."""
+    rule = {"model": model, "next": times, "set": {k.replace("_", "-"): v for k, v in settings.items()}}
     post(PROVIDER_URL + "/control", {"add_rules": [rule]})
 
 

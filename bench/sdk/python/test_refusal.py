@@ -4,10 +4,13 @@ import unittest
 
 import openai
 
-from helper import App, Organisation, ask, ended, fault, received
+from helper import App, Organisation, ask, covers, ended, fault, received
+
+SDK = "openai\tchat"
 
 
 class Limits(unittest.TestCase):
+    @covers(SDK, "retries")
     def test_rate_limit_is_waited_out(self):
         own = Organisation(limits="{ tpm: 3000 }")
         app = App(own.secret)
@@ -61,6 +64,7 @@ class Limits(unittest.TestCase):
 
 
 class Faults(unittest.TestCase):
+    @covers(SDK, "errors")
     def test_classes(self):
         ok = {}
         for name, rule, call, kind, status, code, times in (
