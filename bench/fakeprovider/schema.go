@@ -6,6 +6,9 @@ import (
 	"github.com/tidwall/gjson"
 )
 
+// exampleText is every string in an answer of a schema, and what a custom tool is told.
+const exampleText = "example"
+
 // example is the JSON object that answers a schema: fixed values, in the schema's order. A schema that is no object's, or
 // none at all, is answered with {}.
 func example(schema gjson.Result) string {
@@ -52,7 +55,7 @@ func exampleOf(root, schema gjson.Result, depth int) string {
 		})
 		return "{" + strings.Join(members, ",") + "}"
 	}
-	return `"example"`
+	return quote(exampleText)
 }
 
 // schemaKind is a schema's type, the first of several.

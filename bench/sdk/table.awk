@@ -3,7 +3,7 @@
 BEGIN {
 	FS = "\t"
 	columns = split("streaming,tools,structured output,embeddings,errors,retries,cancel", column, ",")
-	others = split("async,documents,models,thinking,token counting,tool runner", other, ",")
+	others = split("async,custom tools,documents,logprobs,models,thinking,token counting,tool runner", other, ",")
 	for (i = 1; i <= columns; i++) known[column[i]]
 	for (i = 1; i <= others; i++) known[other[i]]
 }
