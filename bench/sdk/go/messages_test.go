@@ -3,6 +3,8 @@ package sdk
 import (
 	"encoding/base64"
 	"encoding/json"
+	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -107,5 +109,30 @@ func TestMessagesStart(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestMessagesModels: Anthropic's SDK pages through the aliases as through its own models.
+func TestMessagesModels(t *testing.T) {
+	covers(t, anthropicMessages, "models")
+	client, _ := claude(t, key(t))
+	var ids []string
+	pages := client.Models.ListAutoPaging(testContext(t), anthropic.ModelListParams{})
+	for pages.Next() {
+		m := pages.Current()
+		ids = append(ids, m.ID)
+		if m.DisplayName != m.ID || m.Type != "model" || m.CreatedAt.IsZero() {
+			t.Errorf("%s", m.RawJSON())
+		}
+		if one, err := client.Models.Get(testContext(t), m.ID, anthropic.ModelGetParams{}); err != nil || one.ID != m.ID {
+			t.Errorf("%s: %v", m.ID, err)
+		}
+	}
+	if err := pages.Err(); err != nil || !slices.Contains(ids, claudeModel) {
+		t.Errorf("models %v: %v", ids, err)
+	}
+	var e *anthropic.Error
+	if _, err := client.Models.Get(testContext(t), "nope", anthropic.ModelGetParams{}); !errors.As(err, &e) || e.StatusCode != 404 || e.RequestID == "" {
+		t.Errorf("no such model: %v", err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -27,6 +28,9 @@ type org struct {
 	secret, model string
 	upstream      [2]string // the model names at the provider; the alias tries them in this order
 }
+
+// applying keeps tests apart: quotad refuses a change that another has overtaken.
+var applying sync.Mutex
 
 // made applies the organisation and waits until the sidecar knows the key.
 func (o org) made(t *testing.T) org {
@@ -58,7 +62,11 @@ func (o org) made(t *testing.T) org {
 	insert("teams", "%s: { budget: %s }", name, cmp.Or(o.budget, "{ monthly: 100 }"))
 	insert("keys", "- { id: %s, team: %s, secret_sha256: %s, aliases: [%s], limits: %s }",
 		name, name, hex.EncodeToString(sum[:]), o.model, cmp.Or(o.limits, "{}"))
-	post(t, adminURL()+"/admin/v1/config:apply", map[string]any{"yaml": string(text), "file": name})
+	func() {
+		applying.Lock()
+		defer applying.Unlock()
+		post(t, adminURL()+"/admin/v1/config:apply", map[string]any{"yaml": string(text), "file": name})
+	}()
 	if o.chat {
 		post(t, adminURL()+"/admin.v1.AdminService/SetCredential", map[string]any{"name": name, "secret": []byte(providerKey)})
 	}

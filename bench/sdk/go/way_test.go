@@ -1,6 +1,7 @@
 package sdk
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -122,6 +123,68 @@ func TestRetries(t *testing.T) {
 		sent, err := way.whole(t, testContext(t), o.secret, short{o.model, "[[tokens=5]] hello", 50})
 		if err != nil || !slices.Equal(sent.statuses(), []int{503, 200}) {
 			t.Errorf("%s: %v, answered %v, want 503 and then 200", way.sdk, err, sent.statuses())
+		}
+	}
+}
+
+// statusOf is that of an SDK's API error, 0 of any other.
+func statusOf(err error) int {
+	var o *openai.Error
+	var a *anthropic.Error
+	switch {
+	case errors.As(err, &o):
+		return o.StatusCode
+	case errors.As(err, &a):
+		return a.StatusCode
+	}
+	return 0
+}
+
+// TestErrorsOfEveryWay: what the provider and the gateway refuse is an API error of each SDK, sent as often as may help.
+func TestErrorsOfEveryWay(t *testing.T) {
+	for _, way := range ways {
+		covers(t, way.sdk, "errors")
+		t.Run(way.sdk, func(t *testing.T) {
+			t.Parallel() // most of it is waiting
+			for _, row := range []struct {
+				name, model, prompt string // model "" is the organisation's own
+				fault               map[string]any
+				status, sent        int
+			}{
+				{"another's model", "chat", "hello", nil, 403, 1},
+				{"no model", "nope", "hello", nil, 404, 1},
+				{"the provider's 400", "", "[[status=400]] hello", nil, 400, 1},
+				{"the provider's 401", "", "[[status=401]] hello", nil, 502, 1},
+				{"the provider's 429", "", "hello", map[string]any{"status": 429, "retry-after": "10ms"}, 429, 3},
+				{"the provider's 503", "", "hello", map[string]any{"status": 503}, 503, 3},
+				{"silence", "", "hello", map[string]any{"fault": "hang"}, 504, 3},
+			} {
+				o := org{alias: "max_attempts: 1, timeouts: { total: 400ms },"}.made(t)
+				if row.fault != nil { // of both: one that was rate limited is left for the other
+					fault(t, o.upstream[0], 0, row.fault)
+					fault(t, o.upstream[1], 0, row.fault)
+				}
+				sent, err := way.whole(t, testContext(t), o.secret, short{cmp.Or(row.model, o.model), row.prompt, 50})
+				want := slices.Repeat([]int{row.status}, row.sent)
+				if statusOf(err) != row.status || !slices.Equal(sent.statuses(), want) {
+					t.Errorf("%s: answered %v, want %v: %v", row.name, sent.statuses(), want, err)
+				}
+			}
+		})
+	}
+}
+
+// TestBudgetExhausted: no SDK repeats what can only succeed next month.
+func TestBudgetExhausted(t *testing.T) {
+	for _, way := range ways {
+		o := org{budget: "{ monthly: 0.002, hard: true }"}.made(t)
+		served := 0
+		sent, err := way.whole(t, testContext(t), o.secret, short{o.model, "[[tokens=20]] hello", 20})
+		for ; err == nil && served < 50; served++ {
+			sent, err = way.whole(t, testContext(t), o.secret, short{o.model, "[[tokens=20]] hello", 20})
+		}
+		if statusOf(err) != 429 || !slices.Equal(sent.statuses(), []int{429}) || served == 0 {
+			t.Errorf("%s: after %d answers %v: %v", way.sdk, served, sent.statuses(), err)
 		}
 	}
 }

@@ -5,25 +5,10 @@ import Anthropic from '@anthropic-ai/sdk';
 import { betaZodTool } from '@anthropic-ai/sdk/helpers/beta/zod';
 import { zodOutputFormat } from '@anthropic-ai/sdk/helpers/zod';
 import { z } from 'zod';
-import { awaitRecord, baseURL, caught, chatModels, covers, key, theThing, thing, timeout, user, words } from './helper.mjs';
+import { awaitRecord, caught, chatModels, claude as app, covers, key, theThing, thing, timeout, user, words } from './helper.mjs';
 import { fault, organisation, received } from './organisation.mjs';
 
 const sdk = '@anthropic-ai/sdk\tmessages';
-
-// app is a client with the SDK's own defaults; sent holds the answers' heads, retries included.
-function app(secret = key()) {
-  const sent = [];
-  const client = new Anthropic({
-    baseURL: baseURL.replace(/\/v1$/, ''),
-    apiKey: secret,
-    fetch: async (url, init) => {
-      const answer = await fetch(url, init);
-      sent.push({ status: answer.status, headers: answer.headers });
-      return answer;
-    },
-  });
-  return { client, sent };
-}
 
 const ask = (model, prompt, more) => ({ model, max_tokens: 100, messages: user(prompt), ...more });
 const schema = (property) => ({
@@ -155,7 +140,7 @@ for (const model of chatModels) {
       signal: AbortSignal.timeout(300),
     });
     assert.ok((await caught(call)) instanceof Anthropic.APIUserAbortError);
-    assert.equal(sent.length, 0, 'an answer came');
+    assert.deepEqual(sent.map((s) => s.status), [undefined], 'an answer came');
     assert.equal((await awaitRecord(maxTokens)).outcome, 'cancelled');
   }));
 
@@ -217,3 +202,17 @@ test('messages: a failing deployment is passed over', { timeout }, async () => {
   assert.equal(sent.length, 1);
   assert.deepEqual(await Promise.all(own.upstream.map(received)), [1, 1]);
 });
+
+test('messages: the aliases are listed as models', { timeout }, covers(sdk, 'models', async () => {
+  const { client } = app();
+  const ids = [];
+  for await (const model of client.models.list()) {
+    assert.deepEqual([model.type, model.display_name], ['model', model.id]);
+    assert.deepEqual(await client.models.retrieve(model.id), model);
+    ids.push(model.id);
+  }
+  for (const want of chatModels) assert.ok(ids.includes(want), `models ${ids} lack ${want}`);
+  const error = await caught(client.models.retrieve('nope'));
+  assert.ok(error instanceof Anthropic.NotFoundError);
+  assert.ok(error.requestID);
+}));

@@ -6,6 +6,7 @@
 import assert from 'node:assert/strict';
 import { appendFile } from 'node:fs/promises';
 import { setTimeout as wait } from 'node:timers/promises';
+import Anthropic from '@anthropic-ai/sdk';
 import OpenAI from 'openai';
 import { z } from 'zod';
 
@@ -36,24 +37,32 @@ export function key() {
   return process.env.SLUICE_KEY;
 }
 
-// app is an SDK client with the SDK's own defaults (two retries); sent holds the requests it made, retries included, each
-// with the status and the headers of its answer. answered is called after each answer's head.
-export function app(secret = key(), answered = () => {}) {
+// counted is a fetch that keeps what is sent with it, retries included: each request with the status and the headers of
+// its answer. answered is called after each answer's head.
+function counted(answered = () => {}) {
   const sent = [];
-  const client = new OpenAI({
-    baseURL,
-    apiKey: secret,
-    fetch: async (url, init) => {
-      const one = { url: String(url), body: init?.body };
-      sent.push(one);
-      const answer = await fetch(url, init);
-      one.status = answer.status;
-      one.headers = answer.headers;
-      answered(answer.status);
-      return answer;
-    },
-  });
-  return { client, sent };
+  const send = async (url, init) => {
+    const one = { url: String(url), body: init?.body };
+    sent.push(one);
+    const answer = await fetch(url, init);
+    one.status = answer.status;
+    one.headers = answer.headers;
+    answered(answer.status);
+    return answer;
+  };
+  return { sent, send };
+}
+
+// app is OpenAI's SDK with its own defaults (two retries), and what it sent.
+export function app(secret = key(), answered) {
+  const { sent, send } = counted(answered);
+  return { client: new OpenAI({ baseURL, apiKey: secret, fetch: send }), sent };
+}
+
+// claude is Anthropic's SDK, which adds /v1 itself, and what it sent.
+export function claude(secret = key()) {
+  const { sent, send } = counted();
+  return { client: new Anthropic({ baseURL: baseURL.replace(/\/v1$/, ''), apiKey: secret, fetch: send }), sent };
 }
 
 export const user = (content) => [{ role: 'user', content }];
