@@ -14,6 +14,7 @@ import time
 import urllib.error
 import urllib.request
 
+import anthropic
 import openai
 from pydantic import BaseModel
 
@@ -75,6 +76,19 @@ class App:
         self.client = openai.OpenAI(base_url=BASE_URL, api_key=secret, **options)
         # The SDK's own HTTP client tells what it received; nothing of it is replaced.
         self.client._client.event_hooks = {"response": [keep]}
+
+    @property
+    def statuses(self):
+        return [a.status_code for a in self.answers]
+
+
+class Claude:
+    """Anthropic's SDK, which adds /v1 itself, with its own defaults, and the answers it got, retries included."""
+
+    def __init__(self, secret=KEY, **options):
+        self.answers = []
+        self.client = anthropic.Anthropic(base_url=BASE_URL.removesuffix("/v1"), api_key=secret, **options)
+        self.client._client.event_hooks = {"response": [self.answers.append]}
 
     @property
     def statuses(self):

@@ -5,17 +5,14 @@ import unittest
 
 import anthropic
 
-from helper import BASE_URL, CHAT_MODELS, KEY, THE_THING, Organisation, Thing, covers, ended, fault, received
+from helper import BASE_URL, CHAT_MODELS, KEY, THE_THING, Claude, Organisation, Thing, covers, ended, fault, received
 
 SDK = "anthropic\tmessages"
 
 
 def app(secret=KEY):
-    """A client with the SDK's own defaults, and the statuses it got, retries included."""
-    client = anthropic.Anthropic(base_url=BASE_URL.removesuffix("/v1"), api_key=secret)
-    statuses = []
-    client._client.event_hooks = {"response": [lambda answer: statuses.append(answer.status_code)]}
-    return client, statuses
+    claude = Claude(secret)
+    return claude.client, claude
 
 
 def ask(model, prompt, most=100, **more):
@@ -89,10 +86,10 @@ class Messages(unittest.TestCase):
                         asked.append(city)
                         return "sunny"
 
-                    client, statuses = app()
+                    client, sent = app()
                     p = ask(model, "call get_weather", tools=[get_weather], stream=streamed)
                     last = client.beta.messages.tool_runner(**p).until_done()
-                    self.assertEqual((asked, last.stop_reason, statuses), (["example"], "end_turn", [200, 200]))
+                    self.assertEqual((asked, last.stop_reason, sent.statuses), (["example"], "end_turn", [200, 200]))
 
     @covers(SDK, "structured output")
     def test_schema(self):
@@ -173,24 +170,36 @@ class Messages(unittest.TestCase):
             (KEY, ask("chat", "hello", -1), anthropic.BadRequestError),
         ):
             with self.subTest(kind.__name__):
-                client, statuses = app(secret)
+                client, sent = app(secret)
                 with self.assertRaises(kind) as caught:
                     client.messages.create(**request)
                 self.assertEqual(caught.exception.body["type"], "error")
-                self.assertEqual(len(statuses), 1, "the SDK repeated it")
+                self.assertEqual(len(sent.statuses), 1, "the SDK repeated it")
 
     @covers(SDK, "retries")
     def test_rate_limit_is_waited_out(self):
         own = Organisation(limits="{ tpm: 3000 }")
-        client, statuses = app(own.secret)
+        client, sent = app(own.secret)
         client.messages.create(**ask(own.model, "[[tokens=2900]] hello", 2900))
         client.messages.create(**ask(own.model, "[[tokens=5]] hello", 300))
-        self.assertEqual((statuses[1], statuses[-1]), (429, 200))
+        self.assertEqual((sent.statuses[1], sent.statuses[-1]), (429, 200))
 
     def test_failover(self):
         own = Organisation()
         fault(own.upstream[0], status=503)
-        client, statuses = app(own.secret)
+        client, sent = app(own.secret)
         client.messages.create(**ask(own.model, "[[tokens=3]] hello"))
-        self.assertEqual(statuses, [200])
+        self.assertEqual(sent.statuses, [200])
         self.assertEqual([received(m) for m in own.upstream], [1, 1])
+
+    @covers(SDK, "models")
+    def test_models(self):
+        client = app()[0]
+        models = list(client.models.list())
+        for model in models:
+            self.assertEqual((model.type, model.display_name), ("model", model.id))
+            self.assertEqual(client.models.retrieve(model.id), model)
+        self.assertLessEqual(set(CHAT_MODELS), {model.id for model in models})
+        with self.assertRaises(anthropic.NotFoundError) as caught:
+            client.models.retrieve("nope")
+        self.assertTrue(caught.exception.request_id)
