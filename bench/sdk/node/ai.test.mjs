@@ -6,7 +6,7 @@ import { createOpenAI } from '@ai-sdk/openai';
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
 import { APICallError, embedMany, generateText, Output, RetryError, stepCountIs, streamText, tool } from 'ai';
 import { z } from 'zod';
-import { awaitRecord, baseURL, caught, chatModels, covers, key, theThing, thing, timeout, words } from './helper.mjs';
+import { awaitRecord, baseURL, caught, chatModels, covers, key, theThing, thing, timeout, user, words } from './helper.mjs';
 import { fault, organisation, received } from './organisation.mjs';
 
 const openai = (apiKey) => createOpenAI({ baseURL, apiKey });
@@ -91,6 +91,17 @@ for (const [way, make] of Object.entries(ways)) {
       assert.deepEqual(await streamed.output, theThing);
     }));
 
+    test(`ai documents: ${name}`, { timeout }, covers(sdks[way], 'documents', async () => {
+      const content = [
+        { type: 'text', text: '[[tokens=3]] what is it?' },
+        { type: 'image', image: new Uint8Array(Buffer.from('89504e470d0a1a0a', 'hex')) },
+        { type: 'file', mediaType: 'application/pdf', filename: 'a.pdf', data: new Uint8Array(Buffer.from('%PDF-1.7')) },
+      ];
+      const got = await generateText({ model: model(), maxOutputTokens: 50, messages: [{ role: 'user', content }] });
+      assert.equal(words(got.text), 3);
+      assert.ok(got.usage.inputTokens >= 128, `${got.usage.inputTokens} tokens: the provider counts 64 for each`);
+    }));
+
     test(`ai cancel: ${name}`, { timeout }, covers(sdks[way], 'cancel', async () => {
       const maxTokens = 1930 + capOf++; // of no other request: it finds the provider's record
       const leave = new AbortController();
@@ -119,6 +130,27 @@ for (const [way, make] of Object.entries(ways)) {
       assert.equal(words(text), 8);
       assert.equal(errors.length, 1, 'the end looked like a good one');
     });
+  }
+
+  // What is thought comes apart from the answer, whole and in a stream, and goes back with it.
+  const thinking = {
+    anthropic: { anthropic: { thinking: { type: 'enabled', budgetTokens: 2048 } } },
+    'openai responses': { openai: { store: false, include: ['reasoning.encrypted_content'] } },
+    compatible: {},
+  }[way];
+  if (thinking) {
+    test(`ai thinking: ${way}`, { timeout }, covers(sdks[way], 'thinking', async () => {
+      const model = make(key())('chat-anthropic');
+      const messages = user('[[tokens=5 reasoning=4]] hello');
+      const ask = { model, messages, maxOutputTokens: 3000, providerOptions: thinking };
+      const got = await generateText(ask);
+      assert.equal(words(got.reasoningText), 4);
+      assert.equal(words(got.text), 5);
+      const streamed = streamText(ask);
+      assert.equal(await streamed.reasoningText, got.reasoningText);
+      const next = await generateText({ ...ask, messages: [...messages, ...got.response.messages, ...user('[[tokens=3]] more')] });
+      assert.equal(words(next.text), 3);
+    }));
   }
 
   test(`ai errors: ${way}`, { timeout }, covers(sdks[way], 'errors', async () => {

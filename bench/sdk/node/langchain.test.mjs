@@ -81,8 +81,10 @@ for (const [way, make] of Object.entries(ways)) {
     }));
 
     test(`langchain structured output: ${way}: ${id}`, { timeout }, covers(sdks[way], 'structured output', async () => {
-      const model = make(id).withStructuredOutput(thing, { name: 'thing', method: 'jsonSchema' });
-      assert.deepEqual(await model.invoke('what is it?'), theThing);
+      for (const method of ['jsonSchema', 'functionCalling']) {
+        const model = make(id).withStructuredOutput(thing, { name: 'thing', method });
+        assert.deepEqual(await model.invoke('what is it?'), theThing, method);
+      }
     }));
 
     test(`langchain cancel: ${way}: ${id}`, { timeout }, covers(sdks[way], 'cancel', async () => {

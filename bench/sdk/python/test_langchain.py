@@ -98,8 +98,9 @@ class LangChain(unittest.TestCase):
     @everywhere("structured output")
     def test_structured_output(self):
         for make, model in self.each():
-            got = make(model).with_structured_output(Thing, method="json_schema").invoke("what is it?")
-            self.assertEqual(got, THE_THING)
+            for method in ("json_schema", "function_calling"):
+                got = make(model).with_structured_output(Thing, method=method).invoke("what is it?")
+                self.assertEqual(got, THE_THING, method)
 
     @everywhere("async")
     def test_async(self):
