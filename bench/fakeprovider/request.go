@@ -164,7 +164,7 @@ func (req *request) parseChat(root gjson.Result) *refusal {
 	if p := root.Get("parallel_tool_calls"); p.Type == gjson.False {
 		req.parallel = false
 	}
-	req.document = root.Get("response_format.json_schema.schema")
+	req.document = documentOf(root.Get("response_format"), "json_schema.schema")
 	req.logprobs, req.topLogprobs = root.Get("logprobs").Bool(), root.Get("top_logprobs").Int()
 	messages := root.Get("messages")
 	if !messages.IsArray() || len(messages.Array()) == 0 {

@@ -35,7 +35,7 @@ func (req *request) parseResponses(root gjson.Result) *refusal {
 	if p := root.Get("parallel_tool_calls"); p.Type == gjson.False {
 		req.parallel = false
 	}
-	req.document = root.Get("text.format.schema")
+	req.document = documentOf(root.Get("text.format"), "schema")
 	if v := root.Get("instructions"); v.Type == gjson.String {
 		req.prompt.messages++
 		req.countContent(v)

@@ -9,6 +9,17 @@ import (
 // exampleText is every string in an answer of a schema, and what a custom tool is told.
 const exampleText = "example"
 
+// anyObject answers a request for JSON without a schema.
+var anyObject = gjson.Parse(`{"type":"object","properties":{"answer":{"type":"string"}}}`)
+
+// documentOf is the schema of OpenAI's format of an answer, absent for prose. It lies at path.
+func documentOf(format gjson.Result, path string) gjson.Result {
+	if format.Get("type").String() == "json_object" {
+		return anyObject
+	}
+	return format.Get(path)
+}
+
 // example is the JSON object that answers a schema: fixed values, in the schema's order. A schema that is no object's, or
 // none at all, is answered with {}.
 func example(schema gjson.Result) string {

@@ -6,7 +6,8 @@ import { createOpenAI } from '@ai-sdk/openai';
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
 import { APICallError, embedMany, generateText, Output, RetryError, stepCountIs, streamText, tool } from 'ai';
 import { z } from 'zod';
-import { awaitRecord, baseURL, caught, chatModels, covers, key, theThing, thing, timeout, user, words } from './helper.mjs';
+import { awaitRecord, baseURL, caught, chatModels, covers, key } from './helper.mjs';
+import { theThing, thing, timeout, user, words } from './helper.mjs';
 import { fault, organisation, received } from './organisation.mjs';
 
 const openai = (apiKey) => createOpenAI({ baseURL, apiKey });

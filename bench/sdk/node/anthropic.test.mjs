@@ -5,7 +5,8 @@ import Anthropic from '@anthropic-ai/sdk';
 import { betaZodTool } from '@anthropic-ai/sdk/helpers/beta/zod';
 import { zodOutputFormat } from '@anthropic-ai/sdk/helpers/zod';
 import { z } from 'zod';
-import { awaitRecord, caught, chatModels, claude as app, covers, key, theThing, thing, timeout, user, words } from './helper.mjs';
+import { awaitRecord, caught, chatModels, claude as app, covers, key } from './helper.mjs';
+import { theThing, thing, timeout, user, words } from './helper.mjs';
 import { fault, organisation, received } from './organisation.mjs';
 
 const sdk = '@anthropic-ai/sdk\tmessages';

@@ -4,7 +4,8 @@ import { test } from 'node:test';
 import OpenAI from 'openai';
 import { zodResponsesFunction, zodTextFormat } from 'openai/helpers/zod';
 import { z } from 'zod';
-import { app, awaitRecord, caught, chatModels, checkCost, covers, key, theThing, thing, timeout, user, words } from './helper.mjs';
+import { app, awaitRecord, caught, chatModels, checkCost, covers } from './helper.mjs';
+import { key, theThing, thing, timeout, user, words } from './helper.mjs';
 import { fault, organisation } from './organisation.mjs';
 
 const sdk = 'openai\tresponses';

@@ -127,6 +127,14 @@ class Chat(unittest.TestCase):
                 with client.chat.completions.stream(**p) as stream:
                     self.assertEqual(stream.get_final_completion().choices[0].message.parsed, THE_THING)
 
+    def test_json_without_a_schema(self):
+        mode = {"type": "json_object"}
+        got = App().client.chat.completions.create(**ask("chat", "what is it?", response_format=mode))
+        self.assertEqual(json.loads(got.choices[0].message.content), {"answer": "example"})
+        with self.assertRaises(openai.BadRequestError) as caught:  # Claude has no such mode
+            App().client.chat.completions.create(**ask("chat-anthropic", "what is it?", response_format=mode))
+        self.assertEqual((caught.exception.code, caught.exception.param), ("unsupported_parameter", "response_format"))
+
     @covers(SDK, "async")
     def test_async(self):
         async def run(model):
