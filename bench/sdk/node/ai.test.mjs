@@ -83,7 +83,8 @@ for (const [way, make] of Object.entries(ways)) {
     }
 
     test(`ai object: ${name}`, { timeout }, covers(sdks[way], 'structured output', async () => {
-      const ask = { model: model(), prompt: 'what is it?', maxOutputTokens: 100, output: Output.object({ schema: thing }) };
+      const output = Output.object({ schema: thing });
+      const ask = { model: model(), prompt: 'what is it?', maxOutputTokens: 100, output };
       assert.deepEqual((await generateText(ask)).output, theThing);
       const streamed = streamText(ask);
       let last;
@@ -149,7 +150,8 @@ for (const [way, make] of Object.entries(ways)) {
       assert.equal(words(got.text), 5);
       const streamed = streamText(ask);
       assert.equal(await streamed.reasoningText, got.reasoningText);
-      const next = await generateText({ ...ask, messages: [...messages, ...got.response.messages, ...user('[[tokens=3]] more')] });
+      const history = [...messages, ...got.response.messages, ...user('[[tokens=3]] more')];
+      const next = await generateText({ ...ask, messages: history });
       assert.equal(words(next.text), 3);
     }));
   }

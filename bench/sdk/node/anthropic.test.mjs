@@ -78,7 +78,8 @@ for (const model of chatModels) {
   }
 
   for (const stream of [false, true]) {
-    test(`messages tool runner${stream ? ' in a stream' : ''}: ${model}`, { timeout }, covers(sdk, 'tool runner', async () => {
+    const kind = stream ? ' in a stream' : '';
+    test(`messages tool runner${kind}: ${model}`, { timeout }, covers(sdk, 'tool runner', async () => {
       const { client, sent } = app();
       const asked = [];
       const weather = betaZodTool({
@@ -157,7 +158,7 @@ for (const model of chatModels) {
   }));
 }
 
-test('messages: errors are of the SDK’s classes, and final ones are not repeated', { timeout }, covers(sdk, 'errors', async () => {
+test('messages: errors are of the SDK’s classes, and not repeated', { timeout }, covers(sdk, 'errors', async () => {
   for (const [secret, request, kind, type] of [
     ['sk-sluice-wrong', ask('chat', 'hello'), Anthropic.AuthenticationError, 'authentication_error'],
     [key(), ask('no-such-model', 'hello'), Anthropic.NotFoundError, 'not_found_error'],

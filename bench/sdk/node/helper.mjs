@@ -1,8 +1,8 @@
 // What the tests share: a client as an app would make it, and a look at what the provider truly served.
 //
 // SLUICE_URL is the sidecar's base URL, SLUICE_KEY an app's secret of the demo organisation, SLUICE_WITNESS the fake
-// provider's witness, SLUICE_ADMIN quotad's admin API, SLUICE_ORG the file of the demo organisation, SLUICE_COVERED a file
-// that takes a line for each feature that a passed test proves. bench/sdk/run sets them.
+// provider's witness, SLUICE_ADMIN quotad's admin API, SLUICE_ORG the file of the demo organisation, SLUICE_COVERED a
+// file that takes a line for each feature that a passed test proves. bench/sdk/run sets them.
 import assert from 'node:assert/strict';
 import { appendFile } from 'node:fs/promises';
 import { setTimeout as wait } from 'node:timers/promises';

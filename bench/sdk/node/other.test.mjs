@@ -5,7 +5,7 @@ import { app, caught, checkCost, covers, key, timeout, user } from './helper.mjs
 
 const sdk = 'openai\tchat';
 
-test('embeddings: the default is base64 and holds the same numbers as float', { timeout }, covers(sdk, 'embeddings', async () => {
+test('embeddings: the default is base64, of the same numbers as float', { timeout }, covers(sdk, 'embeddings', async () => {
   const { client, sent } = app();
   const ask = { model: 'embed', input: ['one text', 'another'], dimensions: 64 };
   const packed = await client.embeddings.create(ask);

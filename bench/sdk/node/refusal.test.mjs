@@ -76,7 +76,8 @@ const ways = {
     sdk: 'openai\tresponses',
     from: OpenAI,
     app,
-    call: (client, model, input, most) => client.responses.create({ model, input, max_output_tokens: most, store: false }),
+    call: (client, model, input, most) =>
+      client.responses.create({ model, input, max_output_tokens: most, store: false }),
     code: (error) => error.code,
   },
   messages: {
