@@ -19,7 +19,7 @@ func TestMessages(t *testing.T) {
 		p.System = []anthropic.TextBlockParam{{Text: "be brief"}}
 		both := bothWays(t, p)
 		for kind, m := range both {
-			if said(m) == "" || string(m.Model) != model || m.StopReason != anthropic.StopReasonEndTurn || m.Role != "assistant" ||
+			if said(m) == "" || m.Model != model || m.StopReason != anthropic.StopReasonEndTurn || m.Role != "assistant" ||
 				m.Usage.OutputTokens != 5 || m.ID == "" {
 				t.Errorf("%s: %s", kind, m.RawJSON())
 			}
@@ -101,7 +101,7 @@ func TestToolRunner(t *testing.T) {
 		}
 		last, err := client.Beta.Messages.NewToolRunner([]anthropic.BetaTool{weather}, anthropic.BetaToolRunnerParams{
 			BetaMessageNewParams: anthropic.BetaMessageNewParams{
-				Model: anthropic.Model(model), MaxTokens: 64,
+				Model: model, MaxTokens: 64,
 				Messages: []anthropic.BetaMessageParam{anthropic.NewBetaUserMessage(anthropic.NewBetaTextBlock("call get_weather"))},
 			},
 		}).RunToCompletion(testContext(t))

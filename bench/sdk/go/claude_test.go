@@ -22,7 +22,7 @@ func claude(t *testing.T, secret string) (anthropic.Client, *counter) {
 
 func message(model, prompt string) anthropic.MessageNewParams {
 	return anthropic.MessageNewParams{
-		Model: anthropic.Model(model), MaxTokens: 64,
+		Model: model, MaxTokens: 64,
 		Messages: []anthropic.MessageParam{anthropic.NewUserMessage(anthropic.NewTextBlock(prompt))},
 	}
 }

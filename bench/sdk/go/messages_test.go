@@ -69,7 +69,7 @@ func TestMessagesThinking(t *testing.T) {
 			}
 			again := reply(p, m, anthropic.NewTextBlock("[[tokens=3]] and then?"))
 			for _, next := range chatModels { // a conversation may go on with another model
-				again.Model = anthropic.Model(next)
+				again.Model = next
 				if after, err := client.Messages.New(testContext(t), again); err != nil || said(after) == "" {
 					t.Errorf("%s, then %s: %v", kind, next, err)
 				}
@@ -103,7 +103,7 @@ func TestMessagesStart(t *testing.T) {
 	for _, model := range chatModels {
 		client, _ := claude(t, key(t))
 		s := client.Messages.NewStreaming(testContext(t), message(model, "[[tokens=3]] hello there"))
-		if !s.Next() || s.Current().Type != "message_start" || s.Current().Message.Usage.InputTokens == 0 || string(s.Current().Message.Model) != model {
+		if !s.Next() || s.Current().Type != "message_start" || s.Current().Message.Usage.InputTokens == 0 || s.Current().Message.Model != model {
 			t.Errorf("%s: %v %s", model, s.Err(), s.Current().RawJSON())
 		}
 		if err := s.Close(); err != nil {
