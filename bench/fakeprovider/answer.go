@@ -5,8 +5,6 @@ import (
 	"iter"
 	"slices"
 	"strings"
-
-	"github.com/tidwall/gjson"
 )
 
 // answer is what one request gets, before any fault and in no dialect.
@@ -19,12 +17,15 @@ type answer struct {
 	calls     []toolCall
 	finish    finish
 	tier      string // "" for the usual one
+	logprobs  bool   // of each text token are told
+	top       int64  // alternatives to each
 }
 
 type toolCall struct {
 	name      string
 	fragments []string // of the JSON arguments; one token each, and one more for the name
 	cut       bool     // the cap cut the arguments off
+	custom    bool     // the fragments are a text
 }
 
 func (c toolCall) arguments() string { return strings.Join(c.fragments, "") }
@@ -40,7 +41,7 @@ const (
 // compose decides the answer. The output never exceeds the request's cap: reasoning comes first, then text, then
 // tool calls, and what does not fit is cut off with finishLength.
 func compose(req *request, b *Behavior) answer {
-	a := answer{choices: req.choices, unicode: b.Unicode, tier: b.Tier}
+	a := answer{choices: req.choices, unicode: b.Unicode, tier: b.Tier, logprobs: req.logprobs, top: req.topLogprobs}
 	names, forced := chooseTools(req, b)
 
 	left := req.maxTokens
@@ -63,7 +64,7 @@ func compose(req *request, b *Behavior) answer {
 	}
 	a.reasoning = take(b.Reasoning)
 	if req.document.IsObject() && len(names) == 0 {
-		a.document = splitArguments(exampleArguments(req.document))
+		a.document = splitArguments(example(req.document))
 		text = int64(len(a.document))
 	}
 	a.text = take(text)
@@ -71,8 +72,12 @@ func compose(req *request, b *Behavior) answer {
 		if take(1) == 0 {
 			break
 		}
-		call := toolCall{name: name}
-		fragments := splitArguments(exampleArguments(req.schemaOf(name)))
+		tool := req.tool(name)
+		call := toolCall{name: name, custom: tool.custom}
+		fragments := splitArguments(example(tool.schema))
+		if tool.custom {
+			fragments = splitArguments(exampleText)
+		}
 		n := take(int64(len(fragments)))
 		call.fragments, call.cut = fragments[:n], n < int64(len(fragments))
 		a.calls = append(a.calls, call)
@@ -113,9 +118,8 @@ func (req *request) offers(name string) bool {
 	return slices.ContainsFunc(req.tools, func(t toolSpec) bool { return t.name == name })
 }
 
-func (req *request) schemaOf(name string) gjson.Result {
-	i := slices.IndexFunc(req.tools, func(t toolSpec) bool { return t.name == name })
-	return req.tools[i].schema
+func (req *request) tool(name string) toolSpec {
+	return req.tools[slices.IndexFunc(req.tools, func(t toolSpec) bool { return t.name == name })]
 }
 
 // namesAfterCall finds the words behind every "call " in a text.
@@ -138,39 +142,6 @@ func namesAfterCall(text string) []string {
 		}
 	}
 	return names
-}
-
-// exampleArguments fills the top-level properties of a JSON schema with fixed values, in the schema's order.
-func exampleArguments(schema gjson.Result) string {
-	var out strings.Builder
-	out.WriteByte('{')
-	schema.Get("properties").ForEach(func(name, property gjson.Result) bool {
-		if out.Len() > 1 {
-			out.WriteByte(',')
-		}
-		out.WriteString(quote(name.String()))
-		out.WriteByte(':')
-		first := property.Get("enum.0")
-		switch kind := property.Get("type").String(); {
-		case first.Exists():
-			out.WriteString(first.Raw)
-		case kind == "integer":
-			out.WriteString("7")
-		case kind == "number":
-			out.WriteString("1.5")
-		case kind == "boolean":
-			out.WriteString("true")
-		case kind == "array":
-			out.WriteString("[]")
-		case kind == "object":
-			out.WriteString("{}")
-		default:
-			out.WriteString(`"example"`)
-		}
-		return true
-	})
-	out.WriteByte('}')
-	return out.String()
 }
 
 // splitArguments cuts text into fragments of four runes.
@@ -259,6 +230,39 @@ func (a *answer) token(i int64) string {
 		return a.document[i]
 	}
 	return word(i, a.unicode)
+}
+
+// chance is the logprobs of a token, "" when they are not told. All tokens are equally likely.
+func (a *answer) chance(token string) string {
+	if !a.logprobs {
+		return ""
+	}
+	bytes := make([]int, len(token))
+	for i := range len(token) {
+		bytes[i] = int(token[i])
+	}
+	list, err := json.Marshal(bytes)
+	if err != nil {
+		panic("BUG: numbers do not marshal: " + err.Error())
+	}
+	one := `{"token":` + quote(token) + `,"logprob":-0.5,"bytes":` + string(list)
+	others := make([]string, a.top)
+	for i := range others {
+		others[i] = one + `}`
+	}
+	return one + `,"top_logprobs":[` + strings.Join(others, ",") + `]}`
+}
+
+// chances are the logprobs of the whole text, comma separated.
+func (a *answer) chances() string {
+	if !a.logprobs {
+		return ""
+	}
+	all := make([]string, a.text)
+	for i := range all {
+		all[i] = a.chance(a.token(int64(i)))
+	}
+	return strings.Join(all, ",")
 }
 
 // words is the whole text.

@@ -372,4 +372,16 @@ func TestStructuredText(t *testing.T) {
 	if text := got.Get("content.0.text").Str; text != want {
 		t.Errorf("messages: %q", text)
 	}
+	chat = chatBody("[[tokens=2]] hello", `,"response_format":{"type":"json_object"}`)
+	if got := post(t, url+"/v1/chat/completions", chat).json().Get("choices.0.message.content").Str; got != `{"answer":"example"}` {
+		t.Errorf("chat, without a schema: %q", got)
+	}
+	body := `{"model":"fake-large","input":"[[tokens=2]] hello","text":{"format":{"type":"json_schema","name":"n","schema":` + schema + `}}`
+	if text := post(t, url+"/v1/responses", body+"}").json().Get("output.0.content.0.text").Str; text != want {
+		t.Errorf("responses: %q", text)
+	}
+	all := events(post(t, url+"/v1/responses", body+`,"stream":true}`).body)
+	if text := gjson.Get(all[len(all)-1].data, "response.output.0.content.0.text").Str; text != want {
+		t.Errorf("responses, at the end of a stream: %q", text)
+	}
 }

@@ -8,6 +8,7 @@ const (
 	outputTokensMax   = 1 << 20  // tokens=, reasoning= and the other token counts of a setting; above it the setting is refused
 	choicesMax        = 128      // n; above it 400
 	callsMax          = 16       // tool calls in one answer; more are not made
+	schemaDepthMax    = 8        // levels of a JSON schema that are filled in; below it null
 	settingsMax       = 64       // settings in one directive or one section; above it the directive is refused (400)
 	durationMax       = time.Hour
 	embedInputsMax    = 2048 // inputs of one embeddings request; above it 400

@@ -4,138 +4,131 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net/http"
-	"strings"
+	"slices"
 	"testing"
 
 	"github.com/anthropics/anthropic-sdk-go"
-	"github.com/anthropics/anthropic-sdk-go/option"
+	"github.com/anthropics/anthropic-sdk-go/toolrunner"
 )
 
-// claude is Anthropic's SDK with a base URL, a key, and its own defaults. It adds /v1 itself.
-func claude(t *testing.T, secret string) (anthropic.Client, *counter) {
-	t.Helper()
-	c := &counter{RoundTripper: http.DefaultTransport}
-	return anthropic.NewClient(
-		option.WithBaseURL(strings.TrimSuffix(baseURL(), "/v1")), option.WithAPIKey(secret), option.WithHTTPClient(c.client()),
-	), c
-}
-
-func message(model, prompt string) anthropic.MessageNewParams {
-	return anthropic.MessageNewParams{
-		Model: anthropic.Model(model), MaxTokens: 64,
-		Messages: []anthropic.MessageParam{anthropic.NewUserMessage(anthropic.NewTextBlock(prompt))},
-	}
-}
-
-// streamed is the message that the SDK makes of a stream.
-func streamed(ctx context.Context, t *testing.T, client anthropic.Client, p anthropic.MessageNewParams) (*anthropic.Message, error) {
-	t.Helper()
-	s := client.Messages.NewStreaming(ctx, p)
-	defer func() { _ = s.Close() }()
-	var m anthropic.Message
-	for s.Next() {
-		if err := m.Accumulate(s.Current()); err != nil {
-			t.Fatalf("%v: %s", err, s.Current().RawJSON())
+// TestMessages: the same models, by both providers' dialects, through Anthropic's SDK.
+func TestMessages(t *testing.T) {
+	covers(t, anthropicMessages, "streaming")
+	eachModel(t, func(t *testing.T, model string) {
+		p := message(model, "[[tokens=5]] hello")
+		p.System = []anthropic.TextBlockParam{{Text: "be brief"}}
+		both := bothWays(t, p)
+		for kind, m := range both {
+			if said(m) == "" || m.Model != model || m.StopReason != anthropic.StopReasonEndTurn || m.Role != "assistant" ||
+				m.Usage.OutputTokens != 5 || m.ID == "" {
+				t.Errorf("%s: %s", kind, m.RawJSON())
+			}
 		}
-	}
-	return &m, s.Err()
+		if usage := both["whole"].Usage; usage.InputTokens == 0 {
+			t.Errorf("no input was counted: %s", usage.RawJSON())
+		}
+		p.MaxTokens = 3
+		for kind, m := range bothWays(t, p) {
+			if m.StopReason != anthropic.StopReasonMaxTokens {
+				t.Errorf("%s, at the cap: %s", kind, m.RawJSON())
+			}
+		}
+	})
 }
 
-func said(m *anthropic.Message) (all string) {
-	for _, b := range m.Content {
-		all += b.Text
+// weatherTools are two tools with one argument each.
+func weatherTools() (all []anthropic.ToolUnionParam) {
+	for _, of := range [][2]string{{"get_weather", "city"}, {"get_time", "zone"}} {
+		all = append(all, anthropic.ToolUnionParamOfTool(anthropic.ToolInputSchemaParam{
+			Properties: map[string]any{of[1]: map[string]string{"type": "string"}},
+		}, of[0]))
 	}
 	return all
 }
 
-// TestMessages: the same models, by both providers' dialects, through Anthropic's SDK.
-func TestMessages(t *testing.T) {
-	for _, model := range chatModels {
-		t.Run(model, func(t *testing.T) {
-			client, _ := claude(t, key(t))
-			p := message(model, "[[tokens=5]] hello")
-			p.System = []anthropic.TextBlockParam{{Text: "be brief"}}
-			whole, err := client.Messages.New(testContext(t), p)
-			if err != nil {
-				t.Fatal(err)
-			}
-			stream, err := streamed(testContext(t), t, client, p)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for kind, m := range map[string]*anthropic.Message{"whole": whole, "stream": stream} {
-				if said(m) == "" || string(m.Model) != model || m.StopReason != anthropic.StopReasonEndTurn || m.Role != "assistant" ||
-					m.Usage.OutputTokens != 5 || m.ID == "" {
-					t.Errorf("%s: %s", kind, m.RawJSON())
-				}
-			}
-			if whole.Usage.InputTokens == 0 {
-				t.Errorf("no input was counted: %s", whole.Usage.RawJSON())
-			}
-			p.MaxTokens = 3
-			if m, err := streamed(testContext(t), t, client, p); err != nil || m.StopReason != anthropic.StopReasonMaxTokens {
-				t.Errorf("at the cap: %v, %+v", err, m)
-			}
-		})
-	}
-}
-
 // TestMessagesTools: calls, whole and in a stream, one and two in parallel, and their results sent back.
 func TestMessagesTools(t *testing.T) {
-	for _, model := range chatModels {
+	covers(t, anthropicMessages, "tools")
+	eachModel(t, func(t *testing.T, model string) {
 		for prompt, want := range map[string][]string{
 			"call get_weather": {"get_weather"}, "call get_weather and call get_time": {"get_weather", "get_time"},
 		} {
-			t.Run(model+"/"+prompt, func(t *testing.T) {
-				client, _ := claude(t, key(t))
-				p := message(model, prompt)
-				for name, property := range map[string]string{"get_weather": "city", "get_time": "zone"} {
-					tool := anthropic.ToolUnionParamOfTool(anthropic.ToolInputSchemaParam{
-						Properties: map[string]any{property: map[string]string{"type": "string"}},
-					}, name)
-					p.Tools = append(p.Tools, tool)
-				}
-				whole, err := client.Messages.New(testContext(t), p)
-				if err != nil {
-					t.Fatal(err)
-				}
-				stream, err := streamed(testContext(t), t, client, p)
-				if err != nil {
-					t.Fatal(err)
-				}
+			p := message(model, prompt)
+			p.Tools = weatherTools()
+			for kind, m := range bothWays(t, p) {
+				var names []string
 				var results []anthropic.ContentBlockParamUnion
-				for kind, m := range map[string]*anthropic.Message{"whole": whole, "stream": stream} {
-					results = nil
-					var names []string
-					for _, b := range m.Content {
-						if b.Type != "tool_use" {
-							continue
-						}
-						var input map[string]any
-						if err := json.Unmarshal(b.Input, &input); err != nil || b.ID == "" {
-							t.Errorf("%s: %v in %s", kind, err, b.RawJSON())
-						}
-						names = append(names, b.Name)
-						results = append(results, anthropic.NewToolResultBlock(b.ID, "sunny", false))
+				for _, b := range m.Content {
+					if b.Type != "tool_use" {
+						continue
 					}
-					if strings.Join(names, " ") != strings.Join(want, " ") || m.StopReason != anthropic.StopReasonToolUse {
-						t.Errorf("%s: calls %v, stop %s", kind, names, m.StopReason)
+					var input map[string]any
+					if err := json.Unmarshal(b.Input, &input); err != nil || b.ID == "" {
+						t.Errorf("%s: %v in %s", kind, err, b.RawJSON())
 					}
-					again := p
-					again.Messages = append(append([]anthropic.MessageParam{}, p.Messages...), m.ToParam(), anthropic.NewUserMessage(results...))
-					after, err := client.Messages.New(testContext(t), again)
-					if err != nil || after.StopReason != anthropic.StopReasonEndTurn || said(after) == "" {
-						t.Errorf("%s, after the results: %v, %+v", kind, err, after)
+					names = append(names, b.Name)
+					results = append(results, anthropic.NewToolResultBlock(b.ID, "sunny", false))
+				}
+				if !slices.Equal(names, want) || m.StopReason != anthropic.StopReasonToolUse {
+					t.Fatalf("%s: calls %v, stop %s", kind, names, m.StopReason)
+				}
+				for _, after := range bothWays(t, reply(p, m, results...)) {
+					if after.StopReason != anthropic.StopReasonEndTurn || said(after) == "" {
+						t.Errorf("%s, after the results: %s", kind, after.RawJSON())
 					}
 				}
-			})
+			}
 		}
-	}
+	})
+}
+
+// TestToolRunner: the SDK's own loop calls the tool and sends its result back.
+func TestToolRunner(t *testing.T) {
+	covers(t, anthropicMessages, "tool runner")
+	eachModel(t, func(t *testing.T, model string) {
+		client, _ := claude(t, key(t))
+		var asked []string
+		type place struct {
+			City string `json:"city" jsonschema:"required"`
+		}
+		weather, err := toolrunner.NewBetaToolFromJSONSchema("get_weather", "says how the weather is",
+			func(_ context.Context, of place) (anthropic.BetaToolResultBlockParamContentUnion, error) {
+				asked = append(asked, of.City)
+				return anthropic.BetaToolResultBlockParamContentUnion{OfText: &anthropic.BetaTextBlockParam{Text: "sunny"}}, nil
+			})
+		if err != nil {
+			t.Fatal(err)
+		}
+		last, err := client.Beta.Messages.NewToolRunner([]anthropic.BetaTool{weather}, anthropic.BetaToolRunnerParams{
+			BetaMessageNewParams: anthropic.BetaMessageNewParams{
+				Model: model, MaxTokens: 64,
+				Messages: []anthropic.BetaMessageParam{anthropic.NewBetaUserMessage(anthropic.NewBetaTextBlock("call get_weather"))},
+			},
+		}).RunToCompletion(testContext(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(asked, []string{"example"}) || last.StopReason != anthropic.BetaStopReasonEndTurn {
+			t.Errorf("asked %v, at last %s", asked, last.RawJSON())
+		}
+	})
+}
+
+// TestMessagesOfSchema: an answer of the app's schema, whole and in a stream.
+func TestMessagesOfSchema(t *testing.T) {
+	covers(t, anthropicMessages, "structured output")
+	eachModel(t, func(t *testing.T, model string) {
+		p := message(model, "what is it?")
+		p.OutputConfig.Format = anthropic.JSONOutputFormatParam{Schema: thingSchema}
+		for _, m := range bothWays(t, p) {
+			checkThing(t, said(m))
+		}
+	})
 }
 
 // TestMessagesErrors: refusals have Anthropic's types, and are not repeated.
 func TestMessagesErrors(t *testing.T) {
+	covers(t, anthropicMessages, "errors")
 	for name, row := range map[string]struct {
 		secret string
 		p      anthropic.MessageNewParams

@@ -3,7 +3,6 @@ package sdk
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -11,30 +10,26 @@ import (
 	"github.com/openai/openai-go/v3"
 )
 
-// chatModels are one alias for each provider dialect behind the sidecar.
-var chatModels = []string{"chat", "chat-anthropic"}
-
 func TestChat(t *testing.T) {
-	for _, model := range chatModels {
-		t.Run(model, func(t *testing.T) {
-			got, err := newApp(t, key(t)).Chat.Completions.New(testContext(t), ask(model, "[[tokens=7]] hello"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got.Model != model {
-				t.Errorf("model %q, want the alias %q", got.Model, model)
-			}
-			c := got.Choices[0]
-			if n := len(strings.Fields(c.Message.Content)); n != 7 || c.FinishReason != "stop" || c.Message.Role != "assistant" {
-				t.Errorf("%d words, finish %q, role %q", n, c.FinishReason, c.Message.Role)
-			}
-			checkUsage(t, got.Usage, 7)
-			checkCost(t, got.JSON.ExtraFields["x_gateway"].Raw())
-		})
-	}
+	eachModel(t, func(t *testing.T, model string) {
+		got, err := newApp(t, key(t)).Chat.Completions.New(testContext(t), ask(model, "[[tokens=7]] hello"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Model != model {
+			t.Errorf("model %q, want the alias %q", got.Model, model)
+		}
+		c := got.Choices[0]
+		if n := len(strings.Fields(c.Message.Content)); n != 7 || c.FinishReason != "stop" || c.Message.Role != "assistant" {
+			t.Errorf("%d words, finish %q, role %q", n, c.FinishReason, c.Message.Role)
+		}
+		checkUsage(t, got.Usage, 7)
+		checkCost(t, got.JSON.ExtraFields["x_gateway"].Raw())
+	})
 }
 
 func TestStream(t *testing.T) {
+	covers(t, openaiChat, "streaming")
 	for _, row := range []struct {
 		name, prompt string
 		usage        bool
@@ -77,39 +72,36 @@ func TestStream(t *testing.T) {
 
 // TestStreamIsWhole says that a stream and a plain answer hold the same text.
 func TestStreamIsWhole(t *testing.T) {
-	for _, model := range chatModels {
-		t.Run(model, func(t *testing.T) {
-			p := ask(model, "[[tokens=50 text=unicode]] hello")
-			whole, err := newApp(t, key(t)).Chat.Completions.New(testContext(t), p)
-			if err != nil {
-				t.Fatal(err)
-			}
-			streamed, _ := drain(t, testContext(t), p)
-			if a, b := whole.Choices[0].Message.Content, streamed.Choices[0].Message.Content; a != b {
-				t.Errorf("plain  %q\nstream %q", a, b)
-			}
-		})
-	}
+	eachModel(t, func(t *testing.T, model string) {
+		p := ask(model, "[[tokens=50 text=unicode]] hello")
+		whole, err := newApp(t, key(t)).Chat.Completions.New(testContext(t), p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		streamed, _ := drain(t, testContext(t), p)
+		if a, b := whole.Choices[0].Message.Content, streamed.Choices[0].Message.Content; a != b {
+			t.Errorf("plain  %q\nstream %q", a, b)
+		}
+	})
 }
 
 func TestLength(t *testing.T) {
-	for _, model := range chatModels {
-		t.Run(model, func(t *testing.T) {
-			p := ask(model, "[[tokens=30]] hello")
-			p.MaxCompletionTokens = openai.Int(4)
-			got, err := newApp(t, key(t)).Chat.Completions.New(testContext(t), p)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got.Choices[0].FinishReason != "length" {
-				t.Errorf("finish %q, want length", got.Choices[0].FinishReason)
-			}
-			checkUsage(t, got.Usage, 4)
-		})
-	}
+	eachModel(t, func(t *testing.T, model string) {
+		p := ask(model, "[[tokens=30]] hello")
+		p.MaxCompletionTokens = openai.Int(4)
+		got, err := newApp(t, key(t)).Chat.Completions.New(testContext(t), p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Choices[0].FinishReason != "length" {
+			t.Errorf("finish %q, want length", got.Choices[0].FinishReason)
+		}
+		checkUsage(t, got.Usage, 4)
+	})
 }
 
 func TestTools(t *testing.T) {
+	covers(t, openaiChat, "tools")
 	for _, model := range chatModels {
 		for _, row := range []struct {
 			name, prompt string
@@ -150,35 +142,22 @@ func answerCalls(t *testing.T, p openai.ChatCompletionNewParams, called *openai.
 	}
 }
 
-func TestCancelMidStream(t *testing.T) {
-	const maxTokens = 1901 // of no other request: it finds the provider's record
-	for _, model := range chatModels {
-		t.Run(model, func(t *testing.T) {
-			ctx, cancel := context.WithCancel(testContext(t))
-			p := ask(model, "[[tokens=1900 gap=10ms]] hello")
-			p.MaxCompletionTokens = openai.Int(maxTokens)
-			s := newApp(t, key(t)).Chat.Completions.NewStreaming(ctx, p)
-			for words := 0; words < 3 && s.Next(); {
-				if c := s.Current().Choices; len(c) > 0 && c[0].Delta.Content != "" {
-					words++
-				}
-			}
-			if err := s.Err(); err != nil {
-				t.Fatal(err)
-			}
-			cancel()
-			for s.Next() {
-			}
-			if !errors.Is(s.Err(), context.Canceled) {
-				t.Errorf("error %v, want context.Canceled", s.Err())
-			}
-			_ = s.Close()
-			r := awaitRecord(t, testContext(t), maxTokens)
-			if r.Outcome != "cancelled" || r.TokensSent < 3 || r.TokensSent > 1000 {
-				t.Errorf("the provider went on: %+v", r)
-			}
-		})
-	}
+// TestChatOfSchema: an answer of the app's schema, whole and in a stream.
+func TestChatOfSchema(t *testing.T) {
+	covers(t, openaiChat, "structured output")
+	eachModel(t, func(t *testing.T, model string) {
+		p := ask(model, "what is it?")
+		p.ResponseFormat.OfJSONSchema = &openai.ResponseFormatJSONSchemaParam{
+			JSONSchema: openai.ResponseFormatJSONSchemaJSONSchemaParam{Name: "thing", Strict: openai.Bool(true), Schema: thingSchema},
+		}
+		whole, err := newApp(t, key(t)).Chat.Completions.New(testContext(t), p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkThing(t, whole.Choices[0].Message.Content)
+		streamed, _ := drain(t, testContext(t), p)
+		checkThing(t, streamed.Choices[0].Message.Content)
+	})
 }
 
 // drain reads a stream to its end through the SDK's accumulator.
@@ -205,12 +184,7 @@ func drain(t *testing.T, ctx context.Context, p openai.ChatCompletionNewParams) 
 
 func tool(name, property string) openai.ChatCompletionToolUnionParam {
 	return openai.ChatCompletionFunctionTool(openai.FunctionDefinitionParam{
-		Name: name,
-		Parameters: openai.FunctionParameters{
-			"type":       "object",
-			"properties": map[string]any{property: map[string]any{"type": "string"}},
-			"required":   []string{property},
-		},
+		Name: name, Parameters: objectSchema(property),
 	})
 }
 

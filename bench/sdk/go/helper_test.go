@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,6 +16,52 @@ import (
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
 )
+
+// chatModels are one alias for each provider dialect behind the sidecar.
+var chatModels = []string{"chat", "chat-anthropic"}
+
+// eachModel runs a test for each of chatModels.
+func eachModel(t *testing.T, run func(t *testing.T, model string)) {
+	t.Helper()
+	for _, model := range chatModels {
+		t.Run(model, func(t *testing.T) { run(t, model) })
+	}
+}
+
+// The SDKs, by their modules, with the API that a test speaks.
+const (
+	openaiChat        = "github.com/openai/openai-go/v3\tchat"
+	openaiResponses   = "github.com/openai/openai-go/v3\tresponses"
+	anthropicMessages = "github.com/anthropics/anthropic-sdk-go\tmessages"
+)
+
+// covered guards the file SLUICE_COVERED.
+var covered sync.Mutex
+
+// covers notes for docs/sdks.md, once the test has passed, that it proves features of an SDK.
+func covers(t *testing.T, sdk string, features ...string) {
+	t.Helper()
+	name := os.Getenv("SLUICE_COVERED")
+	t.Cleanup(func() {
+		if t.Failed() || name == "" {
+			return
+		}
+		covered.Lock()
+		defer covered.Unlock()
+		f, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, feature := range features {
+			if _, err := fmt.Fprintf(f, "Go\t%s\t%s\n", sdk, feature); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
 
 // testWait bounds every test: nothing here takes longer than a second when it works.
 const testWait = 20 * time.Second
@@ -118,6 +166,43 @@ func ask(model, prompt string) openai.ChatCompletionNewParams {
 	return openai.ChatCompletionNewParams{
 		Model:    model,
 		Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage(prompt)},
+	}
+}
+
+// objectSchema is an object of one string, which the fake provider fills with "example".
+func objectSchema(property string) map[string]any {
+	return map[string]any{
+		"type": "object", "properties": map[string]any{property: map[string]any{"type": "string"}},
+		"required": []string{property}, "additionalProperties": false,
+	}
+}
+
+// thing is a structured answer, and thingSchema the schema an app sends for it.
+type thing struct {
+	Kind  string `json:"kind"`
+	Count int    `json:"count"`
+	Parts []struct {
+		Name string `json:"name"`
+	} `json:"parts"`
+}
+
+var thingSchema = map[string]any{
+	"type": "object", "required": []string{"kind", "count", "parts"}, "additionalProperties": false,
+	"properties": map[string]any{
+		"kind":  map[string]any{"type": "string"},
+		"count": map[string]any{"type": "integer"},
+		"parts": map[string]any{"type": "array", "items": objectSchema("name")},
+	},
+}
+
+// checkThing reads a structured answer as an app does.
+func checkThing(t *testing.T, text string) {
+	t.Helper()
+	var got thing
+	decoder := json.NewDecoder(strings.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&got); err != nil || got.Kind != "example" || got.Count != 7 || len(got.Parts) != 1 || got.Parts[0].Name != "example" {
+		t.Errorf("%v: %s", err, text)
 	}
 }
 

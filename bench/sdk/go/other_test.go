@@ -11,6 +11,7 @@ import (
 )
 
 func TestEmbeddings(t *testing.T) {
+	covers(t, openaiChat, "embeddings")
 	embed := func(format openai.EmbeddingNewParamsEncodingFormat) *openai.CreateEmbeddingResponse {
 		t.Helper()
 		got, err := newApp(t, key(t)).Embeddings.New(testContext(t), openai.EmbeddingNewParams{
@@ -55,6 +56,7 @@ func TestEmbeddings(t *testing.T) {
 }
 
 func TestModels(t *testing.T) {
+	covers(t, openaiChat, "models")
 	a := newApp(t, key(t))
 	page, err := a.Models.List(testContext(t))
 	if err != nil {

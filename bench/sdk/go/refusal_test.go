@@ -132,6 +132,7 @@ func TestBudgetReservedIsRetried(t *testing.T) {
 
 // TestErrorClasses: what the SDK makes of each status, and how often it sends what.
 func TestErrorClasses(t *testing.T) {
+	covers(t, openaiChat, "errors")
 	o := org{alias: "max_attempts: 1,"}.made(t)
 	overloaded := org{alias: "max_attempts: 1,"}.made(t)
 	everywhere := func(o org, set map[string]any) { // one that was rate limited is left for the other

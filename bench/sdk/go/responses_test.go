@@ -22,20 +22,18 @@ func askResponses(model, prompt string) responses.ResponseNewParams {
 }
 
 func TestResponses(t *testing.T) {
-	for _, model := range chatModels {
-		t.Run(model, func(t *testing.T) {
-			p := askResponses(model, "[[tokens=7]] hello")
-			p.Instructions = openai.String("be brief")
-			got, err := newApp(t, key(t)).Responses.New(testContext(t), p)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got.Model != model || got.Status != "completed" || len(strings.Fields(got.OutputText())) != 7 || got.Error.Message != "" {
-				t.Errorf("%s", got.RawJSON())
-			}
-			checkResponse(t, got, 7)
-		})
-	}
+	eachModel(t, func(t *testing.T, model string) {
+		p := askResponses(model, "[[tokens=7]] hello")
+		p.Instructions = openai.String("be brief")
+		got, err := newApp(t, key(t)).Responses.New(testContext(t), p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Model != model || got.Status != "completed" || len(strings.Fields(got.OutputText())) != 7 || got.Error.Message != "" {
+			t.Errorf("%s", got.RawJSON())
+		}
+		checkResponse(t, got, 7)
+	})
 }
 
 // checkResponse checks usage and cost of a response.
@@ -48,6 +46,7 @@ func checkResponse(t *testing.T, got *responses.Response, output int64) {
 }
 
 func TestResponsesStream(t *testing.T) {
+	covers(t, openaiResponses, "streaming")
 	for _, prompt := range []string{
 		"[[tokens=20 gap=1ms]] hello", "[[tokens=20 text=unicode sse=split]] hello", "[[tokens=20 sse=crlf,nospace,comment]] hello",
 		"[[tokens=20 reasoning=5]] hello",
@@ -120,6 +119,7 @@ func drainResponses(t *testing.T, ctx context.Context, p responses.ResponseNewPa
 // TestResponsesTools goes once around: calls, their outputs, the answer. The items of the first answer go back as they
 // came, thoughts included.
 func TestResponsesTools(t *testing.T) {
+	covers(t, openaiResponses, "tools")
 	for _, model := range chatModels {
 		for _, stream := range []bool{false, true} {
 			name := model
@@ -168,24 +168,37 @@ func TestResponsesTools(t *testing.T) {
 
 func responseTool(name, property string) responses.ToolUnionParam {
 	return responses.ToolUnionParam{OfFunction: &responses.FunctionToolParam{
-		Name: name, Strict: openai.Bool(false), Parameters: map[string]any{
-			"type": "object", "properties": map[string]any{property: map[string]any{"type": "string"}},
-		},
+		Name: name, Strict: openai.Bool(false), Parameters: objectSchema(property),
 	}}
 }
 
+// TestResponsesOfSchema: an answer of the app's schema, whole and in a stream.
+func TestResponsesOfSchema(t *testing.T) {
+	covers(t, openaiResponses, "structured output")
+	eachModel(t, func(t *testing.T, model string) {
+		p := askResponses(model, "what is it?")
+		p.Text.Format = responses.ResponseFormatTextConfigParamOfJSONSchema("thing", thingSchema)
+		p.Text.Format.OfJSONSchema.Strict = openai.Bool(true)
+		whole, err := newApp(t, key(t)).Responses.New(testContext(t), p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkThing(t, whole.OutputText())
+		streamed, _ := drainResponses(t, testContext(t), p)
+		checkThing(t, streamed.OutputText())
+	})
+}
+
 func TestResponsesLength(t *testing.T) {
-	for _, model := range chatModels {
-		t.Run(model, func(t *testing.T) {
-			p := askResponses(model, "[[tokens=30]] hello")
-			p.MaxOutputTokens = openai.Int(4)
-			got, types := drainResponses(t, testContext(t), p)
-			if got.Status != "incomplete" || got.IncompleteDetails.Reason != "max_output_tokens" || types[len(types)-1] != "response.incomplete" {
-				t.Errorf("%s", got.RawJSON())
-			}
-			checkResponse(t, got, 4)
-		})
-	}
+	eachModel(t, func(t *testing.T, model string) {
+		p := askResponses(model, "[[tokens=30]] hello")
+		p.MaxOutputTokens = openai.Int(4)
+		got, types := drainResponses(t, testContext(t), p)
+		if got.Status != "incomplete" || got.IncompleteDetails.Reason != "max_output_tokens" || types[len(types)-1] != "response.incomplete" {
+			t.Errorf("%s", got.RawJSON())
+		}
+		checkResponse(t, got, 4)
+	})
 }
 
 // TestResponsesBreak: a provider that fails in mid-stream is a failed response, in the provider's words or ours.
@@ -203,6 +216,7 @@ func TestResponsesBreak(t *testing.T) {
 }
 
 func TestResponsesErrors(t *testing.T) {
+	covers(t, openaiResponses, "errors")
 	for _, row := range []struct {
 		name, secret string
 		change       func(*responses.ResponseNewParams)

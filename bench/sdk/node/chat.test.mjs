@@ -1,7 +1,12 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import OpenAI from 'openai';
-import { app, awaitRecord, chatModels, checkCost, checkUsage, timeout, tool, user, words } from './helper.mjs';
+import { zodFunction, zodResponseFormat } from 'openai/helpers/zod';
+import { z } from 'zod';
+import { app, awaitRecord, chatModels, checkCost, checkUsage, covers } from './helper.mjs';
+import { theThing, thing, timeout, tool, user, words } from './helper.mjs';
+
+const sdk = 'openai\tchat';
 
 for (const model of chatModels) {
   test(`chat: ${model}`, { timeout }, async () => {
@@ -22,7 +27,7 @@ for (const model of chatModels) {
     ['unusual framing', '[[tokens=20 sse=crlf,nospace,comment]] hello'],
     ['late', '[[tokens=20 first=50ms gap=10ms]] hello'],
   ]) {
-    test(`stream with usage: ${name}: ${model}`, { timeout }, async () => {
+    test(`stream with usage: ${name}: ${model}`, { timeout }, covers(sdk, 'streaming', async () => {
       const { client } = app();
       const messages = user(prompt);
       const stream = await client.chat.completions.create({
@@ -47,7 +52,7 @@ for (const model of chatModels) {
       checkCost(last.x_gateway);
       const whole = await client.chat.completions.create({ model, messages });
       assert.equal(text, whole.choices[0].message.content);
-    });
+    }));
   }
 
   test(`stream without usage: ${model}`, { timeout }, async () => {
@@ -62,7 +67,7 @@ for (const model of chatModels) {
     assert.equal(words(text), 5);
   });
 
-  test(`stream helper accumulates: ${model}`, { timeout }, async () => {
+  test(`stream helper accumulates: ${model}`, { timeout }, covers(sdk, 'streaming', async () => {
     const { client } = app();
     const stream = client.chat.completions.stream({
       model,
@@ -78,7 +83,7 @@ for (const model of chatModels) {
     assert.equal(words(deltas), 12);
     checkUsage(got.usage, 12);
     checkUsage(await stream.totalUsage(), 12);
-  });
+  }));
 
   test(`cut off at the cap: ${model}`, { timeout }, async () => {
     const { client } = app();
@@ -97,7 +102,7 @@ for (const model of chatModels) {
   ]) {
     const ask = { model, messages: user(prompt), tools: [tool('get_weather', 'city'), tool('get_time', 'zone')] };
 
-    test(`tools: ${name}: ${model}`, { timeout }, async () => {
+    test(`tools: ${name}: ${model}`, { timeout }, covers(sdk, 'tools', async () => {
       const { client } = app();
       const got = await client.chat.completions.create(ask);
       checkCalls(got, want);
@@ -107,9 +112,9 @@ for (const model of chatModels) {
       const next = await client.chat.completions.create({ ...ask, messages: [...ask.messages, message, ...results] });
       assert.equal(next.choices[0].finish_reason, 'stop');
       assert.ok(next.choices[0].message.content);
-    });
+    }));
 
-    test(`tools in a stream: ${name}: ${model}`, { timeout }, async () => {
+    test(`tools in a stream: ${name}: ${model}`, { timeout }, covers(sdk, 'tools', async () => {
       const { client } = app();
       const stream = client.chat.completions.stream(ask);
       const done = [];
@@ -120,10 +125,43 @@ for (const model of chatModels) {
       checkCalls(got, want);
       assert.deepEqual(done, want);
       assert.ok(fragments > want.length, `${fragments} fragments: the arguments came whole`);
-    });
+    }));
   }
 
-  test(`cancel in mid-stream: ${model}`, { timeout }, async () => {
+  for (const streamed of [false, true]) {
+    test(`tool runner${streamed ? ' in a stream' : ''}: ${model}`, { timeout }, covers(sdk, 'tool runner', async () => {
+      const { client, sent } = app();
+      const asked = [];
+      const weather = zodFunction({
+        name: 'get_weather',
+        parameters: z.object({ city: z.string() }),
+        function: ({ city }) => {
+          asked.push(city);
+          return 'sunny';
+        },
+      });
+      const runner = client.chat.completions.runTools({
+        model,
+        messages: user('call get_weather'),
+        tools: [weather],
+        stream: streamed,
+      });
+      assert.ok(await runner.finalContent());
+      assert.deepEqual(asked, ['example']);
+      assert.equal(sent.length, 2);
+    }));
+  }
+
+  test(`of a schema: ${model}`, { timeout }, covers(sdk, 'structured output', async () => {
+    const { client } = app();
+    const ask = { model, messages: user('what is it?'), response_format: zodResponseFormat(thing, 'thing') };
+    const got = await client.chat.completions.parse(ask);
+    assert.deepEqual(got.choices[0].message.parsed, theThing);
+    const streamed = await client.chat.completions.stream(ask).finalChatCompletion();
+    assert.deepEqual(streamed.choices[0].message.parsed, theThing);
+  }));
+
+  test(`cancel in mid-stream: ${model}`, { timeout }, covers(sdk, 'cancel', async () => {
     const maxTokens = 1902; // of no other request: it finds the provider's record
     const { client } = app();
     const stream = await client.chat.completions.create({
@@ -142,14 +180,14 @@ for (const model of chatModels) {
     const record = await awaitRecord(maxTokens);
     assert.equal(record.outcome, 'cancelled');
     assert.ok(record.tokens_sent >= 3 && record.tokens_sent < 1000, `the provider sent ${record.tokens_sent} tokens`);
-  });
+  }));
 
-  test(`cancel of the stream helper: ${model}`, { timeout }, async () => {
+  test(`cancel of the stream helper: ${model}`, { timeout }, covers(sdk, 'cancel', async () => {
     const { client } = app();
     const stream = client.chat.completions.stream({ model, messages: user('[[tokens=1900 gap=10ms]] hello') });
     stream.once('content', () => stream.abort());
     await assert.rejects(stream.finalChatCompletion(), OpenAI.APIUserAbortError);
-  });
+  }));
 }
 
 function checkCalls(got, want) {

@@ -1,11 +1,14 @@
 // What the tests share: a client as an app would make it, and a look at what the provider truly served.
 //
 // SLUICE_URL is the sidecar's base URL, SLUICE_KEY an app's secret of the demo organisation, SLUICE_WITNESS the fake
-// provider's witness, SLUICE_ADMIN quotad's admin API, SLUICE_ORG the file of the demo organisation. bench/sdk/run sets
-// them.
+// provider's witness, SLUICE_ADMIN quotad's admin API, SLUICE_ORG the file of the demo organisation, SLUICE_COVERED a
+// file that takes a line for each feature that a passed test proves. bench/sdk/run sets them.
 import assert from 'node:assert/strict';
+import { appendFile } from 'node:fs/promises';
 import { setTimeout as wait } from 'node:timers/promises';
+import Anthropic from '@anthropic-ai/sdk';
 import OpenAI from 'openai';
+import { z } from 'zod';
 
 export const baseURL = process.env.SLUICE_URL ?? 'http://127.0.0.1:4000/v1';
 export const witnessURL = process.env.SLUICE_WITNESS ?? 'http://127.0.0.1:9900/witness';
@@ -16,29 +19,50 @@ export const chatModels = ['chat', 'chat-anthropic'];
 // Every test ends within this, in milliseconds.
 export const timeout = 20_000;
 
+// covers is a test that, when it passes, proves a feature of an SDK ("package\tAPI"): it is noted for docs/sdks.md.
+export const covers = (sdk, feature, run) => async () => {
+  await run();
+  if (process.env.SLUICE_COVERED) await appendFile(process.env.SLUICE_COVERED, `Node\t${sdk}\t${feature}\n`);
+};
+
+// caught is the error of a call that must fail.
+export const caught = (promise) =>
+  promise.then(
+    () => assert.fail('no error'),
+    (error) => error,
+  );
+
 export function key() {
   assert.ok(process.env.SLUICE_KEY, 'SLUICE_KEY is not set: bench/sdk/run starts a stack and sets it');
   return process.env.SLUICE_KEY;
 }
 
-// app is an SDK client with the SDK's own defaults (two retries); sent holds the requests it made, retries included, each
-// with the status and the headers of its answer. answered is called after each answer's head.
-export function app(secret = key(), answered = () => {}) {
+// counted is a fetch that keeps what is sent with it, retries included: each request with the status and the headers of
+// its answer. answered is called after each answer's head.
+function counted(answered = () => {}) {
   const sent = [];
-  const client = new OpenAI({
-    baseURL,
-    apiKey: secret,
-    fetch: async (url, init) => {
-      const one = { url: String(url), body: init?.body };
-      sent.push(one);
-      const answer = await fetch(url, init);
-      one.status = answer.status;
-      one.headers = answer.headers;
-      answered(answer.status);
-      return answer;
-    },
-  });
-  return { client, sent };
+  const send = async (url, init) => {
+    const one = { url: String(url), body: init?.body };
+    sent.push(one);
+    const answer = await fetch(url, init);
+    one.status = answer.status;
+    one.headers = answer.headers;
+    answered(answer.status);
+    return answer;
+  };
+  return { sent, send };
+}
+
+// app is OpenAI's SDK with its own defaults (two retries), and what it sent.
+export function app(secret = key(), answered) {
+  const { sent, send } = counted(answered);
+  return { client: new OpenAI({ baseURL, apiKey: secret, fetch: send }), sent };
+}
+
+// claude is Anthropic's SDK, which adds /v1 itself, and what it sent.
+export function claude(secret = key()) {
+  const { sent, send } = counted();
+  return { client: new Anthropic({ baseURL: baseURL.replace(/\/v1$/, ''), apiKey: secret, fetch: send }), sent };
 }
 
 export const user = (content) => [{ role: 'user', content }];
@@ -52,6 +76,14 @@ export const tool = (name, property) => ({
     parameters: { type: 'object', properties: { [property]: { type: 'string' } }, required: [property] },
   },
 });
+
+// thing is a structured answer by zod's schema, and theThing what the fake provider makes of it.
+export const thing = z.object({
+  kind: z.string(),
+  count: z.number().int(),
+  parts: z.array(z.object({ name: z.string() })),
+});
+export const theThing = { kind: 'example', count: 7, parts: [{ name: 'example' }] };
 
 export function checkUsage(usage, output) {
   assert.equal(usage.completion_tokens, output);

@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import OpenAI from 'openai';
-import { app, checkCost, key, timeout, user } from './helper.mjs';
+import { app, caught, checkCost, covers, key, timeout, user } from './helper.mjs';
 
-test('embeddings: the default is base64 and holds the same numbers as float', { timeout }, async () => {
+const sdk = 'openai\tchat';
+
+test('embeddings: the default is base64, of the same numbers as float', { timeout }, covers(sdk, 'embeddings', async () => {
   const { client, sent } = app();
   const ask = { model: 'embed', input: ['one text', 'another'], dimensions: 64 };
   const packed = await client.embeddings.create(ask);
@@ -24,9 +26,9 @@ test('embeddings: the default is base64 and holds the same numbers as float', { 
     assert.ok(vector.embedding.every((x) => Math.abs(x) <= 1) && vector.embedding.some((x) => x !== 0));
   });
   assert.notDeepEqual(floats.data[0].embedding, floats.data[1].embedding);
-});
+}));
 
-test('embeddings: base64 asked for by the app stays a string', { timeout }, async () => {
+test('embeddings: base64 asked for by the app stays a string', { timeout }, covers(sdk, 'embeddings', async () => {
   const { client } = app();
   const ask = { model: 'embed', input: 'one text', dimensions: 8 };
   const packed = await client.embeddings.create({ ...ask, encoding_format: 'base64' });
@@ -34,9 +36,9 @@ test('embeddings: base64 asked for by the app stays a string', { timeout }, asyn
   const bytes = Buffer.from(packed.data[0].embedding, 'base64');
   assert.equal(bytes.length, 32);
   floats.data[0].embedding.forEach((x, i) => assert.equal(bytes.readFloatLE(4 * i), Math.fround(x)));
-});
+}));
 
-test('models: list and retrieve', { timeout }, async () => {
+test('models: list and retrieve', { timeout }, covers(sdk, 'models', async () => {
   const { client } = app();
   const ids = [];
   for await (const model of client.models.list()) ids.push(model.id);
@@ -47,7 +49,7 @@ test('models: list and retrieve', { timeout }, async () => {
     assert.equal(model.object, 'model');
   }
   assert.ok(!ids.includes('fake-large'), "a provider's own model name is offered");
-});
+}));
 
 const chat = (client, more) => client.chat.completions.create({ model: 'chat', messages: user('hello'), ...more });
 const unauthorized = { kind: OpenAI.AuthenticationError, status: 401, code: 'invalid_api_key', param: null };
@@ -66,12 +68,9 @@ for (const [name, want, secret, call] of [
   ['negative cap', badRequest, undefined, (c) => chat(c, { max_tokens: -1 })],
   ['negative cap, stream', badRequest, undefined, (c) => chat(c, { max_tokens: -1, stream: true })],
 ]) {
-  test(`error: ${name}`, { timeout }, async () => {
+  test(`error: ${name}`, { timeout }, covers(sdk, 'errors', async () => {
     const { client, sent } = app(secret ?? key());
-    const error = await call(client).then(
-      () => assert.fail('no error'),
-      (e) => e,
-    );
+    const error = await caught(call(client));
     assert.ok(error instanceof want.kind, `${error.constructor.name}: ${error.message}`);
     assert.equal(error.status, want.status);
     assert.equal(error.code, want.code);
@@ -80,5 +79,5 @@ for (const [name, want, secret, call] of [
     assert.equal(error.headers.get('x-should-retry'), 'false');
     assert.ok(error.requestID);
     assert.equal(sent.length, 1, 'the SDK repeated the request');
-  });
+  }));
 }

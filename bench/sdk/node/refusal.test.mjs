@@ -1,16 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import Anthropic from '@anthropic-ai/sdk';
 import OpenAI from 'openai';
-import { app, awaitRecord, timeout, user, words } from './helper.mjs';
+import { app, awaitRecord, caught, claude, covers, timeout, user, words } from './helper.mjs';
 import { fault, organisation, received } from './organisation.mjs';
 
-const ask = (model, prompt, most) => ({ model, messages: user(prompt), max_completion_tokens: most });
+const sdk = 'openai\tchat';
 
-const caught = (promise) =>
-  promise.then(
-    () => assert.fail('no error'),
-    (error) => error,
-  );
+const ask = (model, prompt, most) => ({ model, messages: user(prompt), max_completion_tokens: most });
 
 // read gathers a stream's text; the error that ended it, if one did, stands beside it.
 async function read(stream) {
@@ -23,7 +20,7 @@ async function read(stream) {
   return { text };
 }
 
-test('a rate limit is waited out', { timeout }, async () => {
+test('a rate limit is waited out', { timeout }, covers(sdk, 'retries', async () => {
   const own = await organisation({ limits: '{ tpm: 3000 }' });
   const { client, sent } = app(own.secret);
   await client.chat.completions.create(ask(own.model, '[[tokens=2900]] hello', 2900));
@@ -37,7 +34,7 @@ test('a rate limit is waited out', { timeout }, async () => {
     assert.equal(headers.get('x-should-retry'), 'true');
     assert.ok(headers.get('retry-after') && headers.get('retry-after-ms'));
   }
-});
+}));
 
 test('a rate limit is shown to an app that wants no retries', { timeout }, async () => {
   const own = await organisation({ limits: '{ rpm: 1 }' });
@@ -49,31 +46,6 @@ test('a rate limit is shown to an app that wants no retries', { timeout }, async
   assert.equal(error.type, 'rate_limit_error');
   assert.ok(error.headers.get('retry-after'));
   assert.equal(sent.length, 2);
-});
-
-test('an exhausted budget is final', { timeout }, async () => {
-  const own = await organisation({ budget: '{ monthly: 0.002, hard: true }' });
-  const { client, sent } = app(own.secret);
-  for (let served = 0; served < 50; served++) {
-    const before = sent.length;
-    const call = client.chat.completions.create(ask(own.model, '[[tokens=20]] hello', 20), { maxRetries: 5 });
-    const error = await call.then(
-      () => undefined,
-      (e) => e,
-    );
-    if (!error) continue;
-    assert.ok(served > 0, error.message);
-    assert.ok(error instanceof OpenAI.RateLimitError, error.message);
-    assert.equal(error.code, 'budget_exhausted');
-    assert.equal(error.type, 'insufficient_quota');
-    assert.ok(error.error.resets_at);
-    assert.equal(error.headers.get('x-should-retry'), 'false');
-    assert.equal(error.headers.get('retry-after'), null);
-    assert.equal(sent.length - before, 1, 'the SDK repeated it');
-    assert.equal(await received(own.upstream[0]), served);
-    return;
-  }
-  assert.fail('the budget never ended');
 });
 
 test('a reserved budget is retried', { timeout }, async () => {
@@ -91,34 +63,87 @@ test('a reserved budget is retried', { timeout }, async () => {
   assert.equal(sent.at(-1).status, 200);
 });
 
-// What the SDK makes of each status, and how often it sends what.
-const { APIError, BadRequestError, InternalServerError, NotFoundError, PermissionDeniedError, RateLimitError } = OpenAI;
+// The three APIs, each by the SDK that is made for it.
+const ways = {
+  chat: {
+    sdk: 'openai\tchat',
+    from: OpenAI,
+    app,
+    call: (client, model, prompt, most) => client.chat.completions.create(ask(model, prompt, most)),
+    code: (error) => error.code,
+  },
+  responses: {
+    sdk: 'openai\tresponses',
+    from: OpenAI,
+    app,
+    call: (client, model, input, most) =>
+      client.responses.create({ model, input, max_output_tokens: most, store: false }),
+    code: (error) => error.code,
+  },
+  messages: {
+    sdk: '@anthropic-ai/sdk\tmessages',
+    from: Anthropic,
+    app: claude,
+    call: (client, model, prompt, most = 50) =>
+      client.messages.create({ model, messages: user(prompt), max_tokens: most }),
+    code: (error) => error.error.error.details.error_code,
+  },
+};
+
+// What each SDK makes of each status, and how often it sends what.
 const limited = { status: 429, 'retry-after': '10ms' };
-for (const [name, { set }, call, kind, status, code, times] of [
-  ['400', {}, { most: -1 }, BadRequestError, 400, 'invalid_value', 1],
-  ['403', {}, { model: 'chat' }, PermissionDeniedError, 403, 'alias_not_allowed', 1],
-  ['404', {}, { model: 'nope' }, NotFoundError, 404, 'model_not_found', 1],
-  ['413', {}, { prompt: 'x'.repeat(33 << 20) }, APIError, 413, 'request_too_large', 1],
-  ["the provider's 400", {}, { prompt: '[[status=400 code=bad_thing]]' }, BadRequestError, 400, 'bad_thing', 1],
-  ["the provider's 401", {}, { prompt: '[[status=401]]' }, InternalServerError, 502, 'upstream_misconfigured', 1],
-  ["the provider's 429", { set: limited }, {}, RateLimitError, 429, 'upstream_rate_limited', 3],
-  ["the provider's 503", { set: { status: 503 } }, {}, InternalServerError, 503, 'upstream_overloaded', 3],
-  ['silence', { set: { fault: 'hang' } }, {}, InternalServerError, 504, 'upstream_timeout', 3],
-]) {
-  test(`class of ${name}`, { timeout }, async () => {
-    const own = await organisation({ alias: 'max_attempts: 1, timeouts: { total: 400ms },' });
-    const { model = own.model, prompt = 'hello', most } = call;
-    // Both of them: one that was rate limited is left for the other.
-    if (set) for (const upstream of own.upstream) await fault(upstream, set);
+for (const [way, { sdk, from, app, call, code }] of Object.entries(ways)) {
+  for (const [name, { set }, { model, prompt = 'hello', most }, kind, status, want, times] of [
+    ['400', {}, { most: -1 }, 'BadRequestError', 400, 'invalid_value', 1],
+    ['403', {}, { model: 'chat' }, 'PermissionDeniedError', 403, 'alias_not_allowed', 1],
+    ['404', {}, { model: 'nope' }, 'NotFoundError', 404, 'model_not_found', 1],
+    ['413', {}, { prompt: 'x'.repeat(33 << 20) }, 'APIError', 413, 'request_too_large', 1],
+    ["the provider's 400", {}, { prompt: '[[status=400 code=bad_thing]]' }, 'BadRequestError', 400, 'bad_thing', 1],
+    ["the provider's 401", {}, { prompt: '[[status=401]]' }, 'InternalServerError', 502, 'upstream_misconfigured', 1],
+    ["the provider's 429", { set: limited }, {}, 'RateLimitError', 429, 'upstream_rate_limited', 3],
+    ["the provider's 503", { set: { status: 503 } }, {}, 'InternalServerError', 503, 'upstream_overloaded', 3],
+    ['silence', { set: { fault: 'hang' } }, {}, 'InternalServerError', 504, 'upstream_timeout', 3],
+  ]) {
+    test(`class of ${name}: ${way}`, { timeout }, covers(sdk, 'errors', async () => {
+      const own = await organisation({ alias: 'max_attempts: 1, timeouts: { total: 400ms },' });
+      // Both of them: one that was rate limited is left for the other.
+      if (set) for (const upstream of own.upstream) await fault(upstream, set);
+      const { client, sent } = app(own.secret);
+      const error = await caught(call(client, model ?? own.model, prompt, most));
+      assert.ok(error instanceof from[kind], `${error.constructor.name}: ${error.message}`);
+      assert.equal(error.status, status);
+      assert.equal(code(error), want);
+      assert.ok(error.requestID);
+      assert.equal(error.headers.get('x-should-retry'), String(times > 1));
+      assert.equal(sent.length, times);
+      if (times > 1) assert.equal((await received(own.upstream[0])) + (await received(own.upstream[1])), times);
+    }));
+  }
+}
+
+for (const [way, { app, call, code, from }] of Object.entries(ways)) {
+  test(`an exhausted budget is final: ${way}`, { timeout }, async () => {
+    const own = await organisation({ budget: '{ monthly: 0.002, hard: true }' });
     const { client, sent } = app(own.secret);
-    const error = await caught(client.chat.completions.create(ask(model, prompt, most)));
-    assert.ok(error instanceof kind, `${error.constructor.name}: ${error.message}`);
-    assert.equal(error.status, status);
-    assert.equal(error.code, code);
-    assert.ok(error.requestID);
-    assert.equal(error.headers.get('x-should-retry'), String(times > 1));
-    assert.equal(sent.length, times);
-    if (times > 1) assert.equal((await received(own.upstream[0])) + (await received(own.upstream[1])), times);
+    for (let served = 0; served < 50; served++) {
+      const before = sent.length;
+      const error = await call(client, own.model, '[[tokens=20]] hello', 20).then(
+        () => undefined,
+        (e) => e,
+      );
+      if (!error) continue;
+      assert.ok(served > 0, error.message);
+      assert.ok(error instanceof from.RateLimitError, error.message);
+      assert.equal(code(error), 'budget_exhausted');
+      assert.match(JSON.stringify(error.error), /"resets_at":/);
+      if (from === OpenAI) assert.equal(error.type, 'insufficient_quota');
+      assert.equal(error.headers.get('x-should-retry'), 'false');
+      assert.equal(error.headers.get('retry-after'), null);
+      assert.equal(sent.length - before, 1, 'the SDK repeated it');
+      assert.equal(await received(own.upstream[0]), served);
+      return;
+    }
+    assert.fail('the budget never ended');
   });
 }
 

@@ -1,10 +1,11 @@
 """What the tests share: clients as an app would make them, organisations of a test's own, and the provider's own count.
 
 SLUICE_URL is the sidecar's base URL, SLUICE_KEY an app's secret of the demo organisation, SLUICE_WITNESS the fake
-provider's witness, SLUICE_ADMIN quotad's admin API, SLUICE_ORG the file of the demo organisation. bench/sdk/run sets
-them.
+provider's witness, SLUICE_ADMIN quotad's admin API, SLUICE_ORG the file of the demo organisation, SLUICE_COVERED a file
+that takes a line for each feature that a passed test proves. bench/sdk/run sets them.
 """
 
+import functools
 import hashlib
 import json
 import os
@@ -13,7 +14,9 @@ import time
 import urllib.error
 import urllib.request
 
+import anthropic
 import openai
+from pydantic import BaseModel
 
 BASE_URL = os.environ.get("SLUICE_URL", "http://127.0.0.1:4000/v1")
 WITNESS_URL = os.environ.get("SLUICE_WITNESS", "http://127.0.0.1:9900/witness")
@@ -26,6 +29,38 @@ CHAT_MODELS = ("chat", "chat-anthropic")
 
 # Seconds everything ends within when it works.
 WAIT = 20
+
+
+def covers(sdk, *features):
+    """A test that, when it passes, proves features of an SDK ("package\\tAPI"): they are noted for docs/sdks.md."""
+
+    def of(test):
+        @functools.wraps(test)
+        def run(self):
+            test(self)
+            if name := os.environ.get("SLUICE_COVERED"):
+                with open(name, "a", encoding="utf-8") as f:
+                    f.writelines(f"Python\t{sdk}\t{feature}\n" for feature in features)
+
+        return run
+
+    return of
+
+
+class Part(BaseModel):
+    name: str
+
+
+class Thing(BaseModel):
+    """A structured answer."""
+
+    kind: str
+    count: int
+    parts: list[Part]
+
+
+# What the fake provider makes of its schema.
+THE_THING = Thing(kind="example", count=7, parts=[Part(name="example")])
 
 
 class App:
@@ -41,6 +76,19 @@ class App:
         self.client = openai.OpenAI(base_url=BASE_URL, api_key=secret, **options)
         # The SDK's own HTTP client tells what it received; nothing of it is replaced.
         self.client._client.event_hooks = {"response": [keep]}
+
+    @property
+    def statuses(self):
+        return [a.status_code for a in self.answers]
+
+
+class Claude:
+    """Anthropic's SDK, which adds /v1 itself, with its own defaults, and the answers it got, retries included."""
+
+    def __init__(self, secret=KEY, **options):
+        self.answers = []
+        self.client = anthropic.Anthropic(base_url=BASE_URL.removesuffix("/v1"), api_key=secret, **options)
+        self.client._client.event_hooks = {"response": [self.answers.append]}
 
     @property
     def statuses(self):
@@ -102,9 +150,9 @@ def insert(yaml, section, line):
     return yaml.replace(f"\n{section}:\n", f"\n{section}:\n  {line}\n", 1)
 
 
-def fault(model, **settings):
-    """Makes the provider answer every request for a model so; names of settings have _ for -."""
-    rule = {"model": model, "set": {k.replace("_", "-"): v for k, v in settings.items()}}
+def fault(model, times=0, **settings):
+    """Makes the provider answer the next requests for a model so, or all; names of settings have _ for -."""
+    rule = {"model": model, "next": times, "set": {k.replace("_", "-"): v for k, v in settings.items()}}
     post(PROVIDER_URL + "/control", {"add_rules": [rule]})
 
 

@@ -1,19 +1,18 @@
 """Anthropic's own SDK: the Messages dialect, from a provider that speaks it and from one that does not."""
 
-import json
+import asyncio
 import unittest
 
 import anthropic
 
-from helper import BASE_URL, CHAT_MODELS, KEY, Organisation, ended, fault, received
+from helper import BASE_URL, CHAT_MODELS, KEY, THE_THING, Claude, Organisation, Thing, covers, ended, fault, received
+
+SDK = "anthropic\tmessages"
 
 
 def app(secret=KEY):
-    """A client with the SDK's own defaults, and the statuses it got, retries included."""
-    client = anthropic.Anthropic(base_url=BASE_URL.removesuffix("/v1"), api_key=secret)
-    statuses = []
-    client._client.event_hooks = {"response": [lambda answer: statuses.append(answer.status_code)]}
-    return client, statuses
+    claude = Claude(secret)
+    return claude.client, claude
 
 
 def ask(model, prompt, most=100, **more):
@@ -40,6 +39,7 @@ class Messages(unittest.TestCase):
                 self.assertEqual(got.usage.output_tokens, 7)
                 self.assertGreater(got.usage.input_tokens, 0)
 
+    @covers(SDK, "streaming")
     def test_stream(self):
         for model in CHAT_MODELS:
             with self.subTest(model):
@@ -50,6 +50,7 @@ class Messages(unittest.TestCase):
                 self.assertEqual(len(deltas.split()), 20)
                 self.assertEqual((got.stop_reason, got.usage.output_tokens), ("end_turn", 20))
 
+    @covers(SDK, "tools")
     def test_tools(self):
         for model in CHAT_MODELS:
             for streamed in (False, True):
@@ -72,13 +73,77 @@ class Messages(unittest.TestCase):
                     got = client.messages.create(**{**first, "messages": history})
                     self.assertEqual(got.stop_reason, "end_turn")
 
+    @covers(SDK, "tool runner")
+    def test_tool_runner(self):
+        for model in CHAT_MODELS:
+            for streamed in (False, True):
+                with self.subTest(model=model, streamed=streamed):
+                    asked = []
+
+                    @anthropic.beta_tool
+                    def get_weather(city: str) -> str:
+                        """Says how the weather is."""
+                        asked.append(city)
+                        return "sunny"
+
+                    client, sent = app()
+                    p = ask(model, "call get_weather", tools=[get_weather], stream=streamed)
+                    last = client.beta.messages.tool_runner(**p).until_done()
+                    self.assertEqual((asked, last.stop_reason, sent.statuses), (["example"], "end_turn", [200, 200]))
+
+    @covers(SDK, "structured output")
     def test_schema(self):
         for model in CHAT_MODELS:
             with self.subTest(model):
-                form = {"format": {"type": "json_schema", "schema": schema("kind")}}
-                got = app()[0].messages.create(**ask(model, "what is it?", output_config=form))
-                self.assertEqual(json.loads(got.content[0].text), {"kind": "example"})
+                client, p = app()[0], ask(model, "what is it?", output_format=Thing)
+                self.assertEqual(client.messages.parse(**p).parsed_output, THE_THING)
+                with client.messages.stream(**p) as stream:
+                    self.assertEqual(stream.get_final_message().parsed_output, THE_THING)
 
+    @covers(SDK, "thinking")
+    def test_thinking(self):
+        for model in CHAT_MODELS:
+            with self.subTest(model):
+                client, thinking = app()[0], {"type": "enabled", "budget_tokens": 2048}
+                first = ask(model, "[[tokens=5 reasoning=4]] hello", 4000, thinking=thinking)
+                with client.messages.stream(**first) as stream:
+                    thoughts = "".join(e.thinking for e in stream if e.type == "thinking")
+                    streamed = stream.get_final_message()
+                for got in (client.messages.create(**first), streamed):
+                    self.assertEqual((got.usage.output_tokens, len(got.content[-1].text.split())), (9, 5))
+                    if model == "chat-anthropic":  # OpenAI's models keep what they think to themselves
+                        self.assertEqual((got.content[0].type, got.content[0].thinking), ("thinking", thoughts))
+                        self.assertTrue(thoughts and got.content[0].signature)
+                    again = {"role": "user", "content": "[[tokens=3]] and then?"}
+                    history = [*first["messages"], {"role": "assistant", "content": got.content}, again]
+                    after = client.messages.create(**{**first, "messages": history})
+                    self.assertEqual(len(after.content[-1].text.split()), 3)
+
+    @covers(SDK, "token counting")
+    def test_count_tokens(self):
+        for model in CHAT_MODELS:
+            with self.subTest(model):
+                client, p = app()[0], ask(model, "[[tokens=3]] one two three four", 9, system="be brief")
+                want = client.messages.create(**p).usage.input_tokens
+                del p["max_tokens"]
+                self.assertEqual(client.messages.count_tokens(**p).input_tokens, want)
+
+    @covers(SDK, "async")
+    def test_async(self):
+        async def run(model):
+            async with anthropic.AsyncAnthropic(base_url=BASE_URL.removesuffix("/v1"), api_key=KEY) as client:
+                async with client.messages.stream(**ask(model, "[[tokens=9 gap=1ms]]")) as stream:
+                    words = "".join([delta async for delta in stream.text_stream]).split()
+                called = await client.messages.create(**ask(model, "call get_weather", tools=TOOLS))
+                with self.assertRaises(anthropic.NotFoundError):
+                    await client.messages.create(**ask("no-such-model", "hello"))
+                return len(words), called.stop_reason
+
+        for model in CHAT_MODELS:
+            with self.subTest(model):
+                self.assertEqual(asyncio.run(run(model)), (9, "tool_use"))
+
+    @covers(SDK, "cancel")
     def test_cancel(self):
         for model, most in zip(CHAT_MODELS, (1907, 1908)):  # of no other request: they find the provider's record
             with self.subTest(model):
@@ -97,6 +162,7 @@ class Messages(unittest.TestCase):
                             text += delta
                 self.assertEqual(len(text.split()), 8)
 
+    @covers(SDK, "errors")
     def test_errors(self):
         for secret, request, kind in (
             ("sk-sluice-wrong", ask("chat", "hello"), anthropic.AuthenticationError),
@@ -104,23 +170,36 @@ class Messages(unittest.TestCase):
             (KEY, ask("chat", "hello", -1), anthropic.BadRequestError),
         ):
             with self.subTest(kind.__name__):
-                client, statuses = app(secret)
+                client, sent = app(secret)
                 with self.assertRaises(kind) as caught:
                     client.messages.create(**request)
                 self.assertEqual(caught.exception.body["type"], "error")
-                self.assertEqual(len(statuses), 1, "the SDK repeated it")
+                self.assertEqual(len(sent.statuses), 1, "the SDK repeated it")
 
+    @covers(SDK, "retries")
     def test_rate_limit_is_waited_out(self):
         own = Organisation(limits="{ tpm: 3000 }")
-        client, statuses = app(own.secret)
+        client, sent = app(own.secret)
         client.messages.create(**ask(own.model, "[[tokens=2900]] hello", 2900))
         client.messages.create(**ask(own.model, "[[tokens=5]] hello", 300))
-        self.assertEqual((statuses[1], statuses[-1]), (429, 200))
+        self.assertEqual((sent.statuses[1], sent.statuses[-1]), (429, 200))
 
     def test_failover(self):
         own = Organisation()
         fault(own.upstream[0], status=503)
-        client, statuses = app(own.secret)
+        client, sent = app(own.secret)
         client.messages.create(**ask(own.model, "[[tokens=3]] hello"))
-        self.assertEqual(statuses, [200])
+        self.assertEqual(sent.statuses, [200])
         self.assertEqual([received(m) for m in own.upstream], [1, 1])
+
+    @covers(SDK, "models")
+    def test_models(self):
+        client = app()[0]
+        models = list(client.models.list())
+        for model in models:
+            self.assertEqual((model.type, model.display_name), ("model", model.id))
+            self.assertEqual(client.models.retrieve(model.id), model)
+        self.assertLessEqual(set(CHAT_MODELS), {model.id for model in models})
+        with self.assertRaises(anthropic.NotFoundError) as caught:
+            client.models.retrieve("nope")
+        self.assertTrue(caught.exception.request_id)

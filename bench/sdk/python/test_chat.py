@@ -8,7 +8,9 @@ import unittest
 
 import openai
 
-from helper import BASE_URL, CHAT_MODELS, KEY, App, ask, ended, tool
+from helper import BASE_URL, CHAT_MODELS, KEY, THE_THING, App, Thing, ask, covers, ended, tool
+
+SDK = "openai\tchat"
 
 
 class Chat(unittest.TestCase):
@@ -32,6 +34,7 @@ class Chat(unittest.TestCase):
                 self.check_usage(got.usage, 7)
                 self.check_cost(got.x_gateway)
 
+    @covers(SDK, "streaming")
     def test_stream(self):
         prompts = ("[[tokens=20 gap=1ms]]", "[[tokens=20 text=unicode sse=split]]", "[[tokens=20 sse=crlf,nospace,comment]]")
         for model in CHAT_MODELS:
@@ -54,6 +57,7 @@ class Chat(unittest.TestCase):
                 chunks = list(App().client.chat.completions.create(**ask(model, "[[tokens=5]]", stream=True)))
                 self.assertTrue(all(len(c.choices) == 1 and c.usage is None for c in chunks))
 
+    @covers(SDK, "streaming")
     def test_stream_helper(self):
         for model in CHAT_MODELS:
             with self.subTest(model):
@@ -72,6 +76,7 @@ class Chat(unittest.TestCase):
                 self.assertEqual(got.choices[0].finish_reason, "length")
                 self.check_usage(got.usage, 4)
 
+    @covers(SDK, "tools")
     def test_parallel_tools(self):
         tools = [tool("get_weather", "city"), tool("get_time", "zone")]
         for model in CHAT_MODELS:
@@ -100,6 +105,7 @@ class Chat(unittest.TestCase):
         self.assertEqual([list(json.loads(c.function.arguments)) for c in calls], [["city"], ["zone"]])
         self.assertEqual(len({c.id for c in calls} - {""}), 2)
 
+    @covers(SDK, "cancel")
     def test_close_mid_stream(self):
         most = 1905  # of no other request: it finds the provider's record
         for model in CHAT_MODELS:
@@ -112,16 +118,56 @@ class Chat(unittest.TestCase):
                 self.assertEqual(record["outcome"], "cancelled")
                 self.assertLess(record["tokens_sent"], 1000)
 
-    def test_async(self):
-        async def run():
-            async with openai.AsyncOpenAI(base_url=BASE_URL, api_key=KEY) as client:
-                stream = await client.chat.completions.create(**ask("chat", "[[tokens=9 gap=1ms]]", stream=True))
-                return "".join([c.choices[0].delta.content or "" async for c in stream])
+    @covers(SDK, "structured output")
+    def test_schema(self):
+        for model in CHAT_MODELS:
+            with self.subTest(model):
+                client, p = App().client, ask(model, "what is it?", response_format=Thing)
+                self.assertEqual(client.chat.completions.parse(**p).choices[0].message.parsed, THE_THING)
+                with client.chat.completions.stream(**p) as stream:
+                    self.assertEqual(stream.get_final_completion().choices[0].message.parsed, THE_THING)
 
-        self.assertEqual(len(asyncio.run(run()).split()), 9)
+    def test_json_without_a_schema(self):
+        mode = {"type": "json_object"}
+        got = App().client.chat.completions.create(**ask("chat", "what is it?", response_format=mode))
+        self.assertEqual(json.loads(got.choices[0].message.content), {"answer": "example"})
+        with self.assertRaises(openai.BadRequestError) as caught:  # Claude has no such mode
+            App().client.chat.completions.create(**ask("chat-anthropic", "what is it?", response_format=mode))
+        self.assertEqual((caught.exception.code, caught.exception.param), ("unsupported_parameter", "response_format"))
+
+    @covers(SDK, "async")
+    def test_async(self):
+        async def run(model):
+            async with openai.AsyncOpenAI(base_url=BASE_URL, api_key=KEY) as client:
+                create = client.chat.completions.create
+                stream = await create(**ask(model, "[[tokens=9 gap=1ms]]", stream=True))
+                words = "".join([c.choices[0].delta.content or "" async for c in stream]).split()
+                called = await create(**ask(model, "call get_weather", tools=[tool("get_weather", "city")]))
+                with self.assertRaises(openai.NotFoundError):
+                    await create(**ask("no-such-model", "hello"))
+                return len(words), called.choices[0].finish_reason
+
+        for model in CHAT_MODELS:
+            with self.subTest(model):
+                self.assertEqual(asyncio.run(run(model)), (9, "tool_calls"))
+
+    @covers(SDK, "cancel")
+    def test_async_cancel(self):
+        most = 1950  # of no other request: it finds the provider's record
+
+        async def run(model):
+            async with openai.AsyncOpenAI(base_url=BASE_URL, api_key=KEY) as client:
+                await asyncio.wait_for(client.chat.completions.create(**ask(model, "[[first=1h]]", most)), 0.3)
+
+        for model in CHAT_MODELS:
+            with self.subTest(model):
+                with self.assertRaises(asyncio.TimeoutError):
+                    asyncio.run(run(model))
+                self.assertEqual(ended(most)["outcome"], "cancelled")
 
 
 class Other(unittest.TestCase):
+    @covers(SDK, "embeddings")
     def test_embeddings(self):
         client = App().client
         p = {"model": "embed", "input": ["one text", "another"], "dimensions": 64}
@@ -140,6 +186,7 @@ class Other(unittest.TestCase):
             self.assertEqual(struct.unpack("<64f", struct.pack("<64f", *default.data[i].embedding)), single)
         self.assertNotEqual(floats.data[0].embedding, floats.data[1].embedding)
 
+    @covers(SDK, "models")
     def test_models(self):
         client = App().client
         ids = [m.id for m in client.models.list()]

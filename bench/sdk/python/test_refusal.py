@@ -1,13 +1,45 @@
 """Refusals, faults and headers: what the SDK makes of them, and how often it sends what."""
 
+import types
 import unittest
 
+import anthropic
 import openai
 
-from helper import App, Organisation, ask, ended, fault, received
+from helper import App, Claude, Organisation, ask, covers, ended, fault, received
+
+SDK = "openai\tchat"
+
+# The three APIs, each by the SDK that is made for it.
+WAYS = (
+    types.SimpleNamespace(
+        sdk=SDK,
+        of=openai,
+        app=App,
+        call=lambda client, model, prompt, most: client.chat.completions.create(**ask(model, prompt, most)),
+        code=lambda e: e.code,
+    ),
+    types.SimpleNamespace(
+        sdk="openai\tresponses",
+        of=openai,
+        app=App,
+        call=lambda client, model, prompt, most: client.responses.create(model=model, input=prompt, max_output_tokens=most),
+        code=lambda e: e.code,
+    ),
+    types.SimpleNamespace(
+        sdk="anthropic\tmessages",
+        of=anthropic,
+        app=Claude,
+        call=lambda client, model, prompt, most: client.messages.create(
+            model=model, max_tokens=most, messages=[{"role": "user", "content": prompt}]
+        ),
+        code=lambda e: e.body["error"]["details"]["error_code"],
+    ),
+)
 
 
 class Limits(unittest.TestCase):
+    @covers(SDK, "retries")
     def test_rate_limit_is_waited_out(self):
         own = Organisation(limits="{ tpm: 3000 }")
         app = App(own.secret)
@@ -33,19 +65,21 @@ class Limits(unittest.TestCase):
         self.assertEqual(app.statuses, [200, 429])
 
     def test_budget_exhausted_is_final(self):
-        own = Organisation(budget="{ monthly: 0.002, hard: true }")
-        app = App(own.secret, max_retries=5)
-        with self.assertRaises(openai.RateLimitError) as caught:
-            for _ in range(50):
-                app.client.chat.completions.create(**ask(own.model, "[[tokens=20]]", 20))
-        e = caught.exception
-        self.assertEqual((e.code, e.type), ("budget_exhausted", "insufficient_quota"))
-        self.assertTrue(e.body["resets_at"])
-        self.assertEqual(e.response.headers["x-should-retry"], "false")
-        self.assertNotIn("retry-after", e.response.headers)
-        self.assertEqual(app.statuses.count(429), 1, "the SDK repeated it")
-        self.assertEqual(received(own.upstream[0]), len(app.statuses) - 1)
-        self.assertGreater(len(app.statuses), 1)
+        for way in WAYS:
+            with self.subTest(way.sdk):
+                own = Organisation(budget="{ monthly: 0.002, hard: true }")
+                app = way.app(own.secret, max_retries=5)
+                with self.assertRaises(way.of.RateLimitError) as caught:
+                    for _ in range(50):
+                        way.call(app.client, own.model, "[[tokens=20]]", 20)
+                e = caught.exception
+                self.assertEqual(way.code(e), "budget_exhausted")
+                self.assertIn('"resets_at":', e.response.text)
+                self.assertEqual(e.response.headers["x-should-retry"], "false")
+                self.assertNotIn("retry-after", e.response.headers)
+                self.assertEqual(app.statuses.count(429), 1, "the SDK repeated it")
+                self.assertEqual(received(own.upstream[0]), len(app.statuses) - 1)
+                self.assertGreater(len(app.statuses), 1)
 
     def test_budget_reserved_is_retried(self):
         own = Organisation(budget="{ monthly: 0.02, hard: true }", alias="reserve: cap,")
@@ -62,30 +96,33 @@ class Limits(unittest.TestCase):
 
 class Faults(unittest.TestCase):
     def test_classes(self):
-        ok = {}
+        for way in WAYS:
+            covers(way.sdk, "errors")(lambda self: self.classes(way))(self)
+
+    def classes(self, way):
+        ok, kinds = {}, way.of
         for name, rule, call, kind, status, code, times in (
-            ("400", ok, {"most": -1}, openai.BadRequestError, 400, "invalid_value", 1),
-            ("401", ok, {"secret": "sk-sluice-wrong"}, openai.AuthenticationError, 401, "invalid_api_key", 1),
-            ("403", ok, {"model": "chat"}, openai.PermissionDeniedError, 403, "alias_not_allowed", 1),
-            ("404", ok, {"model": "nope"}, openai.NotFoundError, 404, "model_not_found", 1),
-            ("413", ok, {"prompt": "x" * (33 << 20)}, openai.APIStatusError, 413, "request_too_large", 1),
-            ("theirs 400", ok, {"prompt": "[[status=400 code=bad]]"}, openai.BadRequestError, 400, "bad", 1),
-            ("theirs 401", ok, {"prompt": "[[status=401]]"}, openai.InternalServerError, 502, "upstream_misconfigured", 1),
-            ("theirs 429", {"status": 429, "retry_after": "10ms"}, {}, openai.RateLimitError, 429, "upstream_rate_limited", 3),
-            ("theirs 503", {"status": 503}, {}, openai.InternalServerError, 503, "upstream_overloaded", 3),
-            ("silence", {"fault": "hang"}, {}, openai.InternalServerError, 504, "upstream_timeout", 3),
+            ("400", ok, {"most": -1}, kinds.BadRequestError, 400, "invalid_value", 1),
+            ("401", ok, {"secret": "sk-sluice-wrong"}, kinds.AuthenticationError, 401, "invalid_api_key", 1),
+            ("403", ok, {"model": "chat"}, kinds.PermissionDeniedError, 403, "alias_not_allowed", 1),
+            ("404", ok, {"model": "nope"}, kinds.NotFoundError, 404, "model_not_found", 1),
+            ("413", ok, {"prompt": "x" * (33 << 20)}, kinds.APIStatusError, 413, "request_too_large", 1),
+            ("theirs 400", ok, {"prompt": "[[status=400 code=bad]]"}, kinds.BadRequestError, 400, "bad", 1),
+            ("theirs 401", ok, {"prompt": "[[status=401]]"}, kinds.InternalServerError, 502, "upstream_misconfigured", 1),
+            ("theirs 429", {"status": 429, "retry_after": "10ms"}, {}, kinds.RateLimitError, 429, "upstream_rate_limited", 3),
+            ("theirs 503", {"status": 503}, {}, kinds.InternalServerError, 503, "upstream_overloaded", 3),
+            ("silence", {"fault": "hang"}, {}, kinds.InternalServerError, 504, "upstream_timeout", 3),
         ):
-            with self.subTest(name):
+            with self.subTest(way=way.sdk, name=name):
                 own = Organisation(alias="max_attempts: 1, timeouts: { total: 400ms },")
                 if rule:
                     for model in own.upstream:  # one that was rate limited is left for the other
                         fault(model, **rule)
-                app = App(call.get("secret", own.secret))
+                app = way.app(call.get("secret", own.secret))
                 with self.assertRaises(kind) as caught:
-                    p = ask(call.get("model", own.model), call.get("prompt", "hello"), call.get("most"))
-                    app.client.chat.completions.create(**p)
+                    way.call(app.client, call.get("model", own.model), call.get("prompt", "hello"), call.get("most", 50))
                 e = caught.exception
-                self.assertEqual((e.status_code, e.code), (status, code))
+                self.assertEqual((e.status_code, way.code(e)), (status, code))
                 self.assertTrue(e.request_id)
                 self.assertEqual(e.response.headers["x-should-retry"], "true" if times > 1 else "false")
                 self.assertEqual(app.statuses, [status] * times)

@@ -17,14 +17,14 @@ const (
 	anthropicDialect
 )
 
-// dialectOf guesses the dialect of a request that no route serves as it is. The path decides, where it can; else what
+// dialectOf is the dialect of a request. The path decides, where it can; where it is of both (models) or of none, what
 // Anthropic's clients send and OpenAI's do not.
 func dialectOf(h *fasthttp.RequestHeader) dialect {
 	path := string(pathOf(h.RequestURI()))
 	switch {
 	case path == "/v1/messages", strings.HasPrefix(path, "/v1/messages/"):
 		return anthropicDialect
-	case serves(path), strings.HasPrefix(path, pathResponses+"/"):
+	case serves(path) && !strings.HasPrefix(path, "/v1/models"), strings.HasPrefix(path, pathResponses+"/"):
 		return openAIDialect
 	case len(h.Peek("anthropic-version")) > 0, len(h.Peek("x-api-key")) > 0:
 		return anthropicDialect

@@ -23,7 +23,7 @@ func appendString(b []byte, s string) []byte { return gjson.AppendJSONString(b, 
 
 // lookup runs a route that reaches no provider: it needs a key and nothing else.
 func (g *Gateway) lookup(c *fasthttp.RequestCtx, answer func(*flow) *refusal) {
-	f := &flow{c: c, began: time.Now(), rules: g.Policy.Rules()}
+	f := &flow{c: c, speaks: dialectOf(&c.Request.Header), began: time.Now(), rules: g.Policy.Rules()}
 	f.req.ID = requestID(c)
 	defer g.access(f)
 	no := g.authenticate(f)
@@ -36,6 +36,7 @@ func (g *Gateway) lookup(c *fasthttp.RequestCtx, answer func(*flow) *refusal) {
 	}
 }
 
+// model is an alias as OpenAI tells of a model.
 type model struct {
 	ID      string `json:"id"`
 	Object  string `json:"object"`
@@ -43,20 +44,36 @@ type model struct {
 	OwnedBy string `json:"owned_by"`
 }
 
-func modelOf(a *exchange.Alias) model {
+// claudeModel is an alias as Anthropic tells of a model. CreatedAt is that of a model whose day is not known.
+type claudeModel struct {
+	Type        string    `json:"type"`
+	ID          string    `json:"id"`
+	DisplayName string    `json:"display_name"`
+	CreatedAt   time.Time `json:"created_at"`
+}
+
+func modelOf(a *exchange.Alias, d dialect) any {
+	if d == anthropicDialect {
+		return claudeModel{"model", a.Name, a.Name, time.Unix(0, 0).UTC()}
+	}
 	return model{ID: a.Name, Object: "model", OwnedBy: "sluice"}
 }
 
-// models lists the aliases the key may use.
+// models lists the aliases the key may use, all on one page.
 func (g *Gateway) models(f *flow) *refusal {
-	list := struct {
-		Object string  `json:"object"`
-		Data   []model `json:"data"`
-	}{"list", []model{}}
-	for _, a := range f.rules.AliasesOf(f.who) {
-		list.Data = append(list.Data, modelOf(a))
+	aliases := f.rules.AliasesOf(f.who)
+	data := make([]any, len(aliases))
+	for i, a := range aliases {
+		data[i] = modelOf(a, f.speaks)
 	}
-	return writeJSON(f, list)
+	if f.speaks != anthropicDialect {
+		return writeJSON(f, map[string]any{"object": "list", "data": data})
+	}
+	page := map[string]any{"data": data, "has_more": false, "first_id": nil, "last_id": nil}
+	if n := len(aliases); n > 0 {
+		page["first_id"], page["last_id"] = aliases[0].Name, aliases[n-1].Name
+	}
+	return writeJSON(f, page)
 }
 
 // model shows one alias. Names may hold slashes and colons, which clients escape.
@@ -69,7 +86,7 @@ func (g *Gateway) model(f *flow, escaped string) *refusal {
 	if a == nil || (f.who.Aliases != nil && !f.who.Aliases[name]) {
 		return unknownAlias(name)
 	}
-	return writeJSON(f, modelOf(a))
+	return writeJSON(f, modelOf(a, f.speaks))
 }
 
 func writeJSON(f *flow, v any) *refusal {

@@ -32,3 +32,29 @@ func TestAliasesNamedAsModelsAre(t *testing.T) {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 }
+
+// TestModelsInTheCallersDialect: Anthropic's clients are told of models, and refused, in their own words.
+func TestModelsInTheCallersDialect(t *testing.T) {
+	r := newRig(t, []*provider{{id: "a", answer: fine}}, nil)
+	name := r.send("GET", "/v1/models", "").get("data.0.id").Str
+	version := []string{"anthropic-version", "2023-06-01"}
+	list := r.send("GET", "/v1/models?limit=20", "", version...)
+	if list.get("has_more").Raw != "false" || list.get("first_id").Str != name || list.get("last_id").Str != name || list.get("object").Exists() {
+		t.Errorf("list %s", list.body)
+	}
+	one := r.send("GET", "/v1/models/"+name, "", version...)
+	if one.get("@this").Raw != list.get("data.0").Raw || one.get("type").Str != "model" || one.get("id").Str != name ||
+		one.get("display_name").Str != name || one.get("created_at").Str != "1970-01-01T00:00:00Z" || one.header.Get("request-id") == "" {
+		t.Errorf("one %s of %s", one.body, list.body)
+	}
+	if a := r.send("GET", "/v1/models/nope", "", version...); a.status != 404 || a.get("error.type").Str != "not_found_error" {
+		t.Errorf("unknown: %d %s", a.status, a.body)
+	}
+	if a := r.send("GET", "/v1/usage", "", version...); a.status == 200 || a.get("type").Exists() {
+		t.Errorf("a route of our own: %d %s", a.status, a.body)
+	}
+	r.key = ""
+	if a := r.send("GET", "/v1/models", "", "x-api-key", "sk-wrong"); a.status != 401 || a.get("error.type").Str != "authentication_error" || a.get("type").Str != "error" {
+		t.Errorf("a wrong key: %d %s", a.status, a.body)
+	}
+}
