@@ -35,13 +35,14 @@ func newNativeStream(r *exchange.Request, a adapter.Annotate) *nativeStream {
 const (
 	eventDelta = "message_delta"
 	eventStop  = "message_stop"
+	deltaName  = "event: content_block_delta\n"
 )
 
 // Event implements adapter.Stream.
 func (s *nativeStream) Event(dst, name, data []byte) ([]byte, adapter.Progress) {
 	if p, ok := readPiece(data); ok {
 		s.delivered += p.size
-		return s.pass(dst, "content_block_delta", data), s.real(p.size > 0)
+		return sse.AppendData(append(s.flush(dst), deltaName...), data), s.real(p.size > 0)
 	}
 	if len(bytes.TrimSpace(data)) == 0 || bytes.Equal(data, doneMark) {
 		return dst, adapter.Progress{}
