@@ -45,7 +45,7 @@ func (a *attempt) openStream(h *fasthttp.ResponseHeader, src source, b *body, ad
 			return a.synthesise(s, doc, ad, r, note)
 		}
 	case first[0] == '{' || first[0] == '[':
-		s.rd = &jsonFraming{jsonseq.Reader{Max: limit}}
+		s.rd = &jsonFraming{Reader: jsonseq.Reader{Max: limit}}
 		s.rd.Feed(first)
 	default:
 		s.rd = &sse.Reader{Max: limit}
@@ -57,7 +57,7 @@ func (a *attempt) openStream(h *fasthttp.ResponseHeader, src source, b *body, ad
 // begin starts to translate a stream and holds it back until it is one.
 func (a *attempt) begin(s *Stream, ad adapter.Adapter, r *exchange.Request, note adapter.Annotate) *exchange.Failure {
 	s.st = ad.Stream(r, note)
-	f := s.hold()
+	f := s.hold(a.patience)
 	if f != nil {
 		s.body.abort()
 		s.release()
@@ -94,7 +94,7 @@ func (a *attempt) document(s *Stream, first []byte) ([]byte, *exchange.Failure) 
 			}
 		}
 	}
-	s.rd = &jsonFraming{jsonseq.Reader{Max: a.c.cfg.EventBytesMax}}
+	s.rd = &jsonFraming{Reader: jsonseq.Reader{Max: a.c.cfg.EventBytesMax}}
 	s.rd.Feed(held)
 	return nil, nil
 }
