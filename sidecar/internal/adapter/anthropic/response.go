@@ -26,6 +26,9 @@ func respond(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exch
 		return nil, none, reported(detail)
 	}
 	content := m.Get("content")
+	if content.Type == gjson.String { // as a request may have it
+		content = gjson.Parse(`[{"type":"text","text":` + content.Raw + `}]`)
+	}
 	if !content.IsArray() {
 		return nil, none, invalidAnswer("the provider's answer has no content")
 	}
@@ -44,9 +47,9 @@ func respond(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exch
 	dst = strconv.AppendInt(append(dst, `,"object":"chat.completion","created":`...), r.CreatedUnix, 10)
 	dst = appendString(append(dst, `,"model":`...), r.Model)
 	dst = append(dst, `,"choices":[{"index":0,"message":`...)
-	dst = appendMessage(dst, content)
+	dst, calls := appendMessage(dst, id, content)
 	dst = append(dst, `,"logprobs":null,"finish_reason":"`...)
-	dst = append(dst, finishReason(m.Get("stop_reason").Str)...)
+	dst = append(dst, finishReason(m.Get("stop_reason").Str, calls)...)
 	dst = append(appendStop(append(dst, '"'), m), `}]`...)
 	dst = append(appendTier(dst, c.tier), `,"usage":`...)
 	own, use := a(nil, use, adapter.Delivered{Bytes: int64(len(content.Raw))})
@@ -83,11 +86,11 @@ func appendTier(dst []byte, tier string) []byte {
 	return appendString(append(dst, `,"service_tier":`...), tier)
 }
 
-// appendMessage appends the assistant's message made of the content blocks. Blocks of other kinds, such as those of
-// tools the provider runs itself, are left out.
-func appendMessage(dst []byte, content gjson.Result) []byte {
+// appendMessage appends the assistant's message made of an answer's content blocks. Blocks of other kinds, such as those of
+// tools the provider runs itself, are left out. n is how many calls there are.
+func appendMessage(dst []byte, answer string, content gjson.Result) (out []byte, n int) {
 	var text, thinking, details, calls []byte
-	n, thoughts := 0, 0
+	thoughts := 0
 	content.ForEach(func(_, b gjson.Result) bool {
 		switch b.Get("type").Str {
 		case "text":
@@ -103,7 +106,7 @@ func appendMessage(dst []byte, content gjson.Result) []byte {
 			if n > 0 {
 				calls = append(calls, ',')
 			}
-			calls = appendCall(calls, b)
+			calls = appendCall(calls, b, callID(b, answer, n))
 			n++
 		}
 		return true
@@ -124,7 +127,7 @@ func appendMessage(dst []byte, content gjson.Result) []byte {
 	if n > 0 {
 		dst = append(append(append(dst, `,"tool_calls":[`...), calls...), ']')
 	}
-	return append(dst, '}')
+	return append(dst, '}'), n
 }
 
 // appendDetail appends the entry of reasoning_details for a block of thinking.
@@ -146,17 +149,28 @@ func appendDetail(dst []byte, b gjson.Result, index int) []byte {
 	return append(dst, '}')
 }
 
-func appendCall(dst []byte, b gjson.Result) []byte {
-	dst = appendString(append(dst, `{"id":`...), b.Get("id").Str)
+func appendCall(dst []byte, b gjson.Result, id string) []byte {
+	dst = appendString(append(dst, `{"id":`...), id)
 	dst = appendString(append(dst, `,"type":"function","function":{"name":`...), b.Get("name").Str)
 	dst = appendString(append(dst, `,"arguments":`...), arguments(b))
 	return append(dst, "}}"...)
 }
 
+// callID is the id of a tool_use block, made here for one that has none: results must find their calls.
+func callID(b gjson.Result, answer string, n int) string {
+	if id := b.Get("id").Str; id != "" {
+		return id
+	}
+	return adapter.CallID(answer, 0, n)
+}
+
 // arguments is a tool_use block's input as the text the caller expects.
 func arguments(b gjson.Result) string {
-	if input := b.Get("input"); input.IsObject() {
+	switch input := b.Get("input"); {
+	case input.IsObject(), input.IsArray():
 		return compact(input)
+	case input.Str != "": // the text already
+		return input.Str
 	}
 	return "{}"
 }

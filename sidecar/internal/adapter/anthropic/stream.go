@@ -97,7 +97,11 @@ func (s *stream) event(dst, name, data []byte) ([]byte, adapter.Progress) {
 		return dst, adapter.Progress{} // proxies that think this is OpenAI's dialect append it
 	}
 	if !adapter.Valid(data) {
-		return dst, s.broke(invalidAnswer("an event of the provider's stream is not JSON"))
+		out, p, ok := adapter.Glued(dst, data, func(dst, line []byte) ([]byte, adapter.Progress) { return s.event(dst, nil, line) })
+		if !ok {
+			p = s.broke(invalidAnswer("an event of the provider's stream is not JSON"))
+		}
+		return out, p
 	}
 	ev := gjson.ParseBytes(data)
 	kind := ev.Get("type").Str
@@ -123,9 +127,7 @@ func (s *stream) event(dst, name, data []byte) ([]byte, adapter.Progress) {
 			s.stop = reason.Str
 			s.stopNote = appendStop(nil, ev.Get("delta"))
 		}
-		u := ev.Get("usage")
-		s.counts.update(u)
-		s.final = s.final || u.Get("output_tokens").Type != gjson.Null
+		s.final = s.counts.last(ev.Get("usage")) || s.final
 	case "message_stop":
 		return dst, adapter.Progress{Done: true}
 	}
@@ -173,7 +175,7 @@ func (s *stream) open(dst []byte, ev gjson.Result) []byte {
 		s.block, s.callArgs, s.callInput = blockTool, false, arguments(b)
 		dst = s.begin(dst)
 		dst = appendIndex(append(append(dst, s.head...), `"tool_calls":[`...), s.calls)
-		dst = appendString(append(dst, `,"id":`...), b.Get("id").Str)
+		dst = appendString(append(dst, `,"id":`...), callID(b, s.id, s.calls))
 		dst = appendString(append(dst, `,"type":"function","function":{"name":`...), b.Get("name").Str)
 		dst = append(append(dst, `,"arguments":""}}]`...), s.tail...)
 		s.delivered += int64(len(b.Get("name").Str))
@@ -208,11 +210,14 @@ func (s *stream) delta(dst []byte, ev gjson.Result) ([]byte, *exchange.Failure) 
 		return s.sign(dst, d.Get("signature")), nil
 	case "input_json_delta":
 		fragment := inside(d.Get("partial_json"))
-		if s.block != blockTool || fragment == "" {
+		if v := d.Get("partial_json"); v.IsObject() { // whole, and not as a text
+			fragment = inside(gjson.ParseBytes(appendString(nil, compact(v))))
+		}
+		if fragment == "" {
 			return dst, nil
 		}
-		if index := ev.Get("index"); index.Exists() && index.Int() != s.index {
-			return dst, invalidAnswer("the provider's stream mixes the arguments of two calls")
+		if index := ev.Get("index"); s.block != blockTool || index.Exists() && index.Int() != s.index {
+			return dst, invalidAnswer("the provider's stream has arguments of no call that is open")
 		}
 		return s.arguments(dst, []byte(fragment), textSize(fragment)), nil
 	}
@@ -297,7 +302,7 @@ func (s *stream) End(dst []byte) ([]byte, *exchange.Failure) {
 	s.ended = true
 	dst = s.begin(s.closeBlock(dst))
 	dst = append(s.appendStart(dst), `,"choices":[{"index":0,"delta":{},"finish_reason":"`...)
-	dst = append(append(dst, finishReason(s.stop)...), '"')
+	dst = append(append(dst, finishReason(s.stop, s.calls)...), '"')
 	dst = append(append(dst, s.stopNote...), `}]`...)
 	dst = append(append(appendTier(dst, s.counts.tier), s.noUsage()...), "}\n\n"...)
 	if s.req.IncludeUsage {

@@ -28,7 +28,7 @@ func TestResponseBytes(t *testing.T) {
 		},
 		"calls": {
 			`{"id":"a","model":"m","choices":[{"message":{"tool_calls":[{"function":{"name":"f","arguments":{ "x" : [1,"é"] },"new":1}},{"id":"t","type":"custom","custom":{"name":"n","input":"x"}},{"type":"mcp"}]},"finish_reason":"stop"}],` + usage + `}`,
-			`{"id":"a","model":"smart","choices":[{"message":{"role":"assistant","tool_calls":[{"id":"` + callID("a", 0, 0) + `","type":"function","function":{"name":"f","arguments":"{\"x\":[1,\"é\"]}","new":1}},{"id":"t","type":"custom","custom":{"name":"n","input":"x"}},{"id":"` + callID("a", 0, 2) + `","type":"mcp"}]},"finish_reason":"tool_calls"}],` + usage + own,
+			`{"id":"a","model":"smart","choices":[{"message":{"role":"assistant","tool_calls":[{"id":"` + adapter.CallID("a", 0, 0) + `","type":"function","function":{"name":"f","arguments":"{\"x\":[1,\"é\"]}","new":1}},{"id":"t","type":"custom","custom":{"name":"n","input":"x"}},{"id":"` + adapter.CallID("a", 0, 2) + `","type":"mcp"}]},"finish_reason":"tool_calls"}],` + usage + own,
 		},
 		"reasoning beside null": {
 			`{"model":"m","choices":[{"message":{"reasoning_content":null,"reasoning":"hm","content":"x"},"finish_reason":"eos"}],` + usage + `}`,

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
@@ -103,7 +104,7 @@ func (m *mender) deltaCall(entry span, p place) *exchange.Failure {
 	to := p.st.calls[at]
 	if fresh {
 		m.steady = false
-		m.whole(d, to, callID(p.answer, p.index, at))
+		m.whole(d, to, adapter.CallID(p.answer, p.index, at))
 	} else {
 		m.more(entry, to)
 	}
@@ -114,14 +115,14 @@ func (m *mender) deltaCall(entry span, p place) *exchange.Failure {
 func (m *mender) wholeCalls(list span, p place) {
 	if isObject(m.data, list) {
 		if m.list(list) {
-			m.whole(readCall(m.data, list), &call{}, callID(p.answer, p.index, 0))
+			m.whole(readCall(m.data, list), &call{}, adapter.CallID(p.answer, p.index, 0))
 		}
 		return
 	}
 	at := 0
 	for c := enter(m.data, list); c.next(); at++ {
 		if e := enter(m.data, c.value); isObject(m.data, c.value) && e.next() {
-			m.whole(readCall(m.data, c.value), &call{}, callID(p.answer, p.index, at))
+			m.whole(readCall(m.data, c.value), &call{}, adapter.CallID(p.answer, p.index, at))
 		}
 	}
 }
