@@ -184,8 +184,12 @@ func TestUsage(t *testing.T) {
 			t.Errorf("%s: %+v", counts, s.usage)
 		}
 	}
-	s := whole(t, `{"candidates":[{}],"usageMetadata":{"promptTokenCount":-5,"cachedContentTokenCount":9,"candidatesTokenCount":9e300,"x":"`+strings.Repeat("y", 5000)+`"}}`)
-	if u := s.usage; u.Prompt() != 0 || u.Output != 1<<48 || u.Raw != "" {
+	s := whole(t, `{"candidates":[{}],"usageMetadata":{"promptTokenCount":-5,"cachedContentTokenCount":9,"candidatesTokenCount":9e300}}`)
+	if s.usage.Source != exchange.FromEstimate {
+		t.Errorf("%+v", s.usage)
+	}
+	s = whole(t, `{"candidates":[{}],"usageMetadata":{"promptTokenCount":5,"x":"`+strings.Repeat("y", 5000)+`"}}`)
+	if u := s.usage; u.Prompt() != 5 || u.Output != 0 || u.Raw != "" {
 		t.Errorf("%+v", u)
 	}
 }

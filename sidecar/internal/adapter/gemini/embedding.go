@@ -137,16 +137,16 @@ func vectors(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exch
 			dst = append(dst, v.Raw...)
 		}
 		dst = append(dst, '}')
-		n := e.Get("embeddings.statistics.token_count")
-		counted = counted && n.Type == gjson.Number
-		tokens += min(max(n.Int(), 0), countMax)
+		n, ok := adapter.Count(e.Get("embeddings.statistics.token_count"))
+		counted = counted && ok
+		tokens += n
 	}
 	var c counts
 	switch c.update(answer.Get("usageMetadata")); {
 	case c.stated:
-		use = c.usage()
+		use = c.usage(0)
 	case counted && list.Get("0").Exists():
-		use = exchange.Usage{Source: exchange.FromProvider, Tokens: exchange.Tokens{Input: min(tokens, countMax)}}
+		use = exchange.Usage{Source: exchange.FromProvider, Tokens: exchange.Tokens{Input: tokens}}
 	}
 	dst = appendString(append(dst, `],"model":`...), r.Model)
 	own, use := a(nil, use, adapter.Delivered{})

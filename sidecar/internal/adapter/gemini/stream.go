@@ -99,7 +99,7 @@ func (s *stream) choice(index int64) *choice {
 
 // candidate appends what an event brings of one candidate.
 func (s *stream) candidate(dst []byte, c *choice, v gjson.Result) []byte {
-	if reason := v.Get("finishReason").Str; reason != "" {
+	if reason := v.Get("finishReason").Str; reason != "" && reason != "FINISH_REASON_UNSPECIFIED" {
 		c.finish = reason
 	}
 	v.Get("content.parts").ForEach(func(_, p gjson.Result) bool {
@@ -220,7 +220,10 @@ func (s *stream) Usage() exchange.Usage {
 	if s.told.Source != 0 {
 		return s.told
 	}
-	return s.counts.usage()
+	if s.ended {
+		return s.counts.usage(s.delivered)
+	}
+	return s.counts.usage(0)
 }
 
 // Delivered counts the decoded bytes of text, thoughts, tool names and arguments appended so far.
