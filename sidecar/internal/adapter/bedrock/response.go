@@ -34,17 +34,18 @@ func respond(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exch
 	dst = appendString(append(dst, `,"model":`...), r.Model)
 	dst = appendTier(dst, use.ServiceTier)
 	dst = append(dst, `,"choices":[{"index":0,"message":`...)
-	dst = appendMessage(dst, content)
+	dst, calls := appendMessage(dst, r.ID, content)
 	dst = append(dst, `,"logprobs":null,"finish_reason":"`...)
-	dst = append(dst, finishReason(stop)...)
+	dst = append(dst, finishReason(stop, calls)...)
 	dst = append(dst, `"}],"usage":`...)
 	own, use := a(nil, use, adapter.Delivered{Bytes: int64(len(content.Raw))})
 	dst = append(appendUsage(dst, use.Tokens), `,"x_gateway":`...)
 	return append(append(dst, own...), '}'), use, nil
 }
 
-// appendMessage appends the assistant's message made of the content blocks. Blocks of other kinds are left out.
-func appendMessage(dst []byte, content gjson.Result) []byte {
+// appendMessage appends the assistant's message made of an answer's content blocks. Blocks of other kinds are left out.
+// n is how many calls there are.
+func appendMessage(dst []byte, answer string, content gjson.Result) (out []byte, n int) {
 	var text, thinking, details, calls []byte
 	thoughts := 0
 	content.ForEach(func(_, b gjson.Result) bool {
@@ -59,7 +60,8 @@ func appendMessage(dst []byte, content gjson.Result) []byte {
 			thoughts++
 		}
 		if v := b.Get("toolUse"); v.IsObject() {
-			calls = appendCall(comma(calls, 0), v)
+			calls = appendCall(comma(calls, 0), v, callID(v, answer, n))
+			n++
 		}
 		return true
 	})
@@ -79,15 +81,26 @@ func appendMessage(dst []byte, content gjson.Result) []byte {
 	if len(calls) > 0 {
 		dst = append(append(append(dst, `,"tool_calls":[`...), calls...), ']')
 	}
-	return append(dst, '}')
+	return append(dst, '}'), n
 }
 
-func appendCall(dst []byte, use gjson.Result) []byte {
-	dst = appendString(append(dst, `{"id":`...), use.Get("toolUseId").Str)
+// callID is the id of a call, made here for one that has none: results must find their calls.
+func callID(use gjson.Result, answer string, n int) string {
+	if id := use.Get("toolUseId").Str; id != "" {
+		return id
+	}
+	return adapter.CallID(answer, 0, n)
+}
+
+func appendCall(dst []byte, use gjson.Result, id string) []byte {
+	dst = appendString(append(dst, `{"id":`...), id)
 	dst = appendString(append(dst, `,"type":"function","function":{"name":`...), use.Get("name").Str)
 	input := "{}"
-	if v := use.Get("input"); v.IsObject() || v.IsArray() {
+	switch v := use.Get("input"); {
+	case v.IsObject(), v.IsArray():
 		input = compact(v)
+	case v.Str != "": // the text already
+		input = v.Str
 	}
 	dst = appendString(append(dst, `,"arguments":`...), input)
 	return append(dst, "}}"...)

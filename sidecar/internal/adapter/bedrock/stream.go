@@ -63,6 +63,9 @@ func (s *conversation) Event(dst, name, data []byte) ([]byte, adapter.Progress) 
 	if f := exception(name, data); f != nil {
 		return dst, s.broke(f)
 	}
+	if !known(name) {
+		return dst, adapter.Progress{}
+	}
 	if !adapter.Valid(data) {
 		return dst, s.broke(invalidAnswer("an event of the provider's stream is not JSON"))
 	}
@@ -95,6 +98,15 @@ func (s *conversation) Event(dst, name, data []byte) ([]byte, adapter.Progress) 
 	return dst, adapter.Progress{}
 }
 
+// known reports whether an event is one of those that are read. Others may hold anything, or nothing.
+func known(name []byte) bool {
+	switch string(name) {
+	case "contentBlockStart", "contentBlockDelta", "contentBlockStop", "messageStop", "metadata":
+		return true
+	}
+	return false
+}
+
 func (s *conversation) broke(f *exchange.Failure) adapter.Progress {
 	s.broken = true
 	return adapter.Progress{Failure: f}
@@ -109,7 +121,7 @@ func (s *conversation) open(dst []byte, ev gjson.Result) []byte {
 	}
 	s.tool, s.callArgs, s.index = true, false, ev.Get("contentBlockIndex").Int()
 	dst = strconv.AppendInt(append(append(s.begin(dst), s.head...), `"tool_calls":[{"index":`...), int64(s.calls), 10)
-	dst = appendString(append(dst, `,"id":`...), use.Get("toolUseId").Str)
+	dst = appendString(append(dst, `,"id":`...), callID(use, s.req.ID, s.calls))
 	dst = appendString(append(dst, `,"type":"function","function":{"name":`...), use.Get("name").Str)
 	dst = append(append(dst, `,"arguments":""}}]`...), s.tail...)
 	s.delivered.Bytes += int64(len(use.Get("name").Str))
@@ -128,13 +140,16 @@ func (s *conversation) closeCall(dst []byte) []byte {
 
 func (s *conversation) delta(dst []byte, ev gjson.Result) ([]byte, *exchange.Failure) {
 	index, d := ev.Get("contentBlockIndex").Int(), ev.Get("delta")
-	if text := d.Get("text"); text.Exists() {
+	if text := d.Get("text"); text.Str != "" {
 		return s.say(s.closeCall(dst), text), nil
 	}
 	if reasoning := d.Get("reasoningContent"); reasoning.IsObject() {
 		return s.think(s.closeCall(dst), reasoning, index), nil
 	}
 	input := d.Get("toolUse.input")
+	if input.IsObject() { // whole, and not as a text
+		input = gjson.ParseBytes(appendString(nil, compact(input)))
+	}
 	fragment := inside(input)
 	switch {
 	case fragment == "":
@@ -145,11 +160,8 @@ func (s *conversation) delta(dst []byte, ev gjson.Result) ([]byte, *exchange.Fai
 	return s.arguments(dst, fragment, int64(len(input.Str))), nil
 }
 
-// say appends a chunk with a piece of text, nothing for an empty one.
+// say appends a chunk with a piece of text.
 func (s *conversation) say(dst []byte, text gjson.Result) []byte {
-	if text.Str == "" {
-		return dst
-	}
 	dst = append(append(s.begin(dst), s.head...), `"content":"`...)
 	dst = append(append(append(dst, inside(text)...), '"'), s.tail...)
 	s.delivered.Bytes += int64(len(text.Str))
@@ -224,7 +236,7 @@ func (s *conversation) End(dst []byte) ([]byte, *exchange.Failure) {
 	dst = s.begin(s.closeCall(dst))
 	dst = appendTier(s.appendStart(dst), s.usage.ServiceTier)
 	dst = append(dst, `,"choices":[{"index":0,"delta":{},"finish_reason":"`...)
-	dst = append(append(dst, finishReason(s.stop)...), `"}]`...)
+	dst = append(append(dst, finishReason(s.stop, s.calls)...), `"}]`...)
 	dst = append(append(dst, s.noUsage()...), "}\n\n"...)
 	if s.req.IncludeUsage {
 		own, u := s.note(nil, s.usage, s.delivered)

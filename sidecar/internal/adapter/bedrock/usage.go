@@ -69,10 +69,14 @@ func appendTier(dst []byte, tier string) []byte {
 	return appendString(append(dst, `,"service_tier":`...), tier)
 }
 
-// finishReason is the caller's word for the provider's stop reason. Unknown ones are an ordinary stop. Reasons that say
-// that the model broke are none: see malformed.
-func finishReason(stop string) string {
+// finishReason is the caller's word for the provider's stop reason. Unknown ones are an ordinary stop, and a turn that
+// ends with calls is none, whatever its model calls it. Reasons that say that the model broke are none: see malformed.
+func finishReason(stop string, calls int) string {
 	switch stop {
+	case "", "end_turn":
+		if calls > 0 {
+			return "tool_calls"
+		}
 	case "max_tokens", "model_context_window_exceeded":
 		return "length"
 	case "tool_use":
