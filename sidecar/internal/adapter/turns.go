@@ -15,6 +15,9 @@ type Turns struct {
 // Any reports whether there is a turn.
 func (t *Turns) Any() bool { return t.role != "" }
 
+// Role is the open turn's, "" before the first.
+func (t *Turns) Role() string { return t.role }
+
 // Block adds one block to a turn of the role, which is user, assistant or system.
 func (t *Turns) Block(role string, block []byte) {
 	t.open(role)

@@ -47,13 +47,10 @@ func (t *translation) message(at place, m gjson.Result) *exchange.Failure {
 	case "system", "developer":
 		return parts(at, m.Get("content"), false, textOnly, func(block []byte) {
 			if t.turns.Any() && takesSystemLater(t.model) {
-				t.turns.Block("system", block)
+				t.later = append(t.later, block)
 				return
 			}
-			if len(t.system) > 0 {
-				t.system = append(t.system, ',')
-			}
-			t.system = append(t.system, block...)
+			t.hoist(block)
 		})
 	case "user":
 		return parts(at, m.Get("content"), false, anyPart, func(block []byte) { t.turns.Block("user", block) })
@@ -67,13 +64,39 @@ func (t *translation) message(at place, m gjson.Result) *exchange.Failure {
 	return invalid(at.String()+".role", "the role must be developer, system, user, assistant or tool")
 }
 
+// hoist puts a system text before the conversation.
+func (t *translation) hoist(block []byte) {
+	if len(t.system) > 0 {
+		t.system = append(t.system, ',')
+	}
+	t.system = append(t.system, block...)
+}
+
+// placeLater finds the place of system texts that came between the turns. They may stand behind a user's turn that the
+// model answers next, or that is the last, and nowhere else (Claude API docs: Mid-conversation system messages; AWS has
+// the same rules). So they wait for the model's next turn, and go before the conversation when no user's turn came first.
+func (t *translation) placeLater() {
+	user := t.turns.Role() == "user"
+	for _, block := range t.later {
+		if user {
+			t.turns.Block("system", block)
+		} else {
+			t.hoist(block)
+		}
+	}
+	t.later = t.later[:0]
+}
+
 func (t *translation) assistant(at place, m gjson.Result) *exchange.Failure {
 	for _, name := range [...]string{"audio", "function_call"} {
 		if m.Get(name).Type != gjson.Null {
 			return unsupported(at.String()+"."+name, "Anthropic has no counterpart for "+name)
 		}
 	}
-	add := func(block []byte) { t.turns.Block("assistant", block) }
+	add := func(block []byte) {
+		t.placeLater()
+		t.turns.Block("assistant", block)
+	}
 	thinking, f := thoughts(at, m)
 	if f != nil {
 		return f

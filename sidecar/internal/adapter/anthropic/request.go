@@ -17,9 +17,10 @@ type translation struct {
 	r           *exchange.Request
 	host        *Host
 	model       string
-	strict      bool   // the API version has no temperature and no top_p
-	limit       int64  // max_tokens, 0 when nobody has named one
-	system      []byte // text blocks, comma separated
+	strict      bool     // the API version has no temperature and no top_p
+	limit       int64    // max_tokens, 0 when nobody has named one
+	system      []byte   // text blocks, comma separated
+	later       [][]byte // text blocks of the system's that wait for their place
 	turns       adapter.Turns
 	params      []byte // members that go out as they are read, each with a leading comma
 	tools       toolbox
@@ -58,6 +59,7 @@ func (h *Host) translate(r *exchange.Request, d *exchange.Deployment) ([]byte, *
 	if !t.turns.Any() {
 		return nil, invalid("messages", "messages must hold some content besides system texts")
 	}
+	t.placeLater()
 	if f := t.reconcile(); f != nil {
 		return nil, f
 	}
