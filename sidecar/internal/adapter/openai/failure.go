@@ -79,7 +79,7 @@ func rename(f *exchange.Failure) {
 
 func typeOf(f *exchange.Failure) string {
 	switch f.Kind {
-	case exchange.FailRequest, exchange.FailContext, exchange.FailPolicy, exchange.FailNotFound:
+	case exchange.FailRequest, exchange.FailUnsupported, exchange.FailContext, exchange.FailPolicy, exchange.FailNotFound:
 		return "invalid_request_error"
 	case exchange.FailRateLimited:
 		return "rate_limit_error"

@@ -102,6 +102,12 @@ func kindOfText(status int, f *exchange.Failure) exchange.FailureKind {
 		if f.Param == "" && says(keyPhrases) {
 			return exchange.FailCredential
 		}
+		// Google does not know a member; another may. Its name stands in the message.
+		if _, rest, ok := strings.Cut(f.Message, `Unknown name "`); ok && strings.Contains(rest, "Cannot find field") {
+			f.Param, _, _ = strings.Cut(rest, `"`)
+			f.Code = "unsupported_parameter"
+			return exchange.FailUnsupported
+		}
 	case 403, 429:
 	default:
 		return exchange.FailNone
