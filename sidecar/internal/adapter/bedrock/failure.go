@@ -136,7 +136,7 @@ func refine(f *exchange.Failure) {
 		f.Kind = exchange.FailNotFound
 	case has("content filtering policy"):
 		f.Kind = exchange.FailPolicy
-	case has("doesn't support", "does not support", "not supported", "extra inputs are not permitted", "deprecated for this model"):
+	case has("doesn't support", "does not support", "not supported", "not permitted", "deprecated for this model"):
 		f.Kind = exchange.FailUnsupported
 		for _, n := range callersNames {
 			if has(n.provider) {

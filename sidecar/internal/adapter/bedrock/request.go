@@ -230,8 +230,9 @@ func (t *translation) responseFormat(v gjson.Result) *exchange.Failure {
 	return nil
 }
 
-// reasoningEffort says how much to think in the words that the model's family has for it. Bedrock's own word serves all
-// whose family is not known.
+// reasoningEffort says how much to think in the words that the model's family has for it (AWS docs: OpenAI models; Amazon
+// Nova user guides: Extended thinking). Bedrock's own word serves all whose family is not known. That Nova wants no cap
+// at its highest effort is said in one place there and left out in another: the cap is sent, for it is what is reserved.
 func (t *translation) reasoningEffort(v gjson.Result) *exchange.Failure {
 	const name = "reasoning_effort"
 	effort := v.Str
@@ -251,6 +252,11 @@ func (t *translation) reasoningEffort(v gjson.Result) *exchange.Failure {
 	case strings.Contains(t.model, "openai.gpt-oss"):
 		t.extra = `{"reasoning_effort":"` + ofThree + `"}`
 	case strings.Contains(t.model, "amazon.nova"):
+		for _, member := range [...]string{"temperature", "top_p"} {
+			if ofThree == "high" && gjson.GetBytes(t.r.Body, member).Type != gjson.Null {
+				return unsupported(name, "this model takes no "+member+" when it thinks as much as it can")
+			}
+		}
 		t.extra = `{"reasoningConfig":{"type":"enabled","maxReasoningEffort":"` + ofThree + `"}}`
 	default:
 		t.output = append(comma(t.output, 0), `"effort":"`+effort+`"`...)

@@ -231,6 +231,21 @@ func TestEmbeddings(t *testing.T) {
 			t.Errorf("%+v %s", f, out)
 		}
 	}
+	one := chat(`{"model":"smart","input":["a"],"dimensions":2}`, false)
+	one.Operation = exchange.Embeddings
+	newer := &exchange.Deployment{Model: "gemini-embedding-2", Project: "p", Region: "eu"}
+	call, f := gemini.NewVertex().Request(one, newer, nil)
+	if f != nil || call.Path != "/projects/p/locations/eu/publishers/google/models/gemini-embedding-2:embedContent" ||
+		string(call.Body) != `{"content":{"parts":[{"text":"a"}]},"autoTruncate":false,"outputDimensionality":2}` {
+		t.Errorf("%+v %s %s", f, call.Path, call.Body)
+	}
+	if _, f := gemini.NewVertex().Request(ask(""), newer, nil); f == nil || f.Kind != exchange.FailUnsupported || f.Param != "input" {
+		t.Errorf("two texts: %+v", f)
+	}
+	out, u, f := gemini.NewVertex().Response(one, []byte(`{"embedding":{"values":[1,-0.5]},"usageMetadata":{"promptTokenCount":3}}`), note)
+	if f != nil || u.Input != 3 || gjson.GetBytes(out, "data.#.embedding").Raw != "[[1,-0.5]]" {
+		t.Errorf("%+v %+v %s", f, u, out)
+	}
 	for body, param := range map[string]string{
 		`{"input":[[1,2]]}`: "input", `{"input":7}`: "input", `{"input":[]}`: "input", `{"input":"a","wish":1}`: "wish",
 		`{"input":"a","encoding_format":"int8"}`: "encoding_format", `{"input":"a","dimensions":0}`: "dimensions",

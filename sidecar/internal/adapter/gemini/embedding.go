@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/tidwall/gjson"
 
@@ -14,7 +15,8 @@ import (
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
-// embed builds a request for vectors: batchEmbedContents of the Gemini API, predict of Vertex AI.
+// embed builds a request for vectors: batchEmbedContents of the Gemini API, and of Vertex AI predict or, of the models
+// after the first, embedContent (as Google's own libraries choose between them).
 func (a *Adapter) embed(r *exchange.Request, d *exchange.Deployment) (path string, body []byte, f *exchange.Failure) {
 	var texts []string // raw JSON
 	size := ""         // of a vector, "" for the model's own
@@ -48,6 +50,11 @@ func (a *Adapter) embed(r *exchange.Request, d *exchange.Deployment) (path strin
 		return "", nil, f
 	case len(texts) == 0:
 		return "", nil, invalid("input", "input must hold a text")
+	case a.vertex && embedsContent(d.Model):
+		if len(texts) > 1 {
+			return "", nil, unsupported("input", "this model embeds one text at a time: another has more")
+		}
+		return a.path(d, ":embedContent"), embedContent(texts[0], size), nil
 	case a.vertex:
 		return a.path(d, ":predict"), predict(texts, size), nil
 	}
@@ -88,6 +95,21 @@ func batch(model string, texts []string, size string) []byte {
 	return append(b, "]}"...)
 }
 
+// embedsContent reports whether a model on Vertex AI is asked by embedContent.
+func embedsContent(model string) bool {
+	return strings.Contains(model, "gemini") && !strings.Contains(model, "gemini-embedding-001")
+}
+
+// embedContent has a text that is too long refused, as predict does.
+func embedContent(text, size string) []byte {
+	b := append([]byte(`{"content":{"parts":[{"text":`), text...)
+	b = append(b, `}]},"autoTruncate":false`...)
+	if size != "" {
+		b = append(b, `,"outputDimensionality":`+size...)
+	}
+	return append(b, '}')
+}
+
 // predict has texts that are too long refused: Vertex AI would cut them and say nothing.
 func predict(texts []string, size string) []byte {
 	b := []byte(`{"instances":[`)
@@ -114,6 +136,9 @@ func vectors(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exch
 	list, values := answer.Get("embeddings"), "values"
 	if predictions := answer.Get("predictions"); predictions.IsArray() {
 		list, values = predictions, "embeddings.values"
+	}
+	if one := answer.Get("embedding"); one.IsObject() {
+		list = gjson.Parse("[" + one.Raw + "]")
 	}
 	if !list.IsArray() {
 		return nil, use, invalidAnswer("the provider's answer has no embeddings")

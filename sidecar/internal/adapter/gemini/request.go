@@ -244,7 +244,8 @@ func (t *translation) responseFormat(v gjson.Result) *exchange.Failure {
 	return nil
 }
 
-// serviceTier asks for a tier: the Gemini API is told in the body, Vertex AI in the head.
+// serviceTier asks for a tier: the Gemini API is told in the body, Vertex AI in the head (Google Cloud docs: Priority
+// PayGo, Flex PayGo). What was rented there before is used up first.
 func (t *translation) serviceTier(v gjson.Result) *exchange.Failure {
 	switch tier := v.Str; {
 	case tier == "auto", tier == "default" && t.vertex:
