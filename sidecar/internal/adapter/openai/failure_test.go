@@ -37,7 +37,7 @@ func TestFailure(t *testing.T) {
 		"flat":                   {500, `{"message":"m","code":7}`, exchange.Failure{Kind: exchange.FailOverloaded, Type: server, Code: "7"}},
 		"text":                   {503, `{"error":"busy"}`, exchange.Failure{Kind: exchange.FailOverloaded, Type: server}},
 		"page":                   {502, `<html>host-7</html>`, exchange.Failure{Kind: exchange.FailOverloaded, Type: server}},
-		"a member Google lacks": {400, `[{"error":{"code":400,"message":"Invalid JSON payload received. Unknown name \"logit_bias\": Cannot find field.","status":"INVALID_ARGUMENT"}}]`, exchange.Failure{Kind: exchange.FailUnsupported, Type: request, Code: "unsupported_parameter", Param: "logit_bias"}},
+		"a member Google lacks":  {400, `[{"error":{"code":400,"message":"Invalid JSON payload received. Unknown name \"logit_bias\": Cannot find field.","status":"INVALID_ARGUMENT"}}]`, exchange.Failure{Kind: exchange.FailUnsupported, Type: request, Code: "unsupported_parameter", Param: "logit_bias"}},
 		"too large for a minute": {413, body("tokens", `"rate_limit_exceeded"`), exchange.Failure{Kind: exchange.FailRateLimited, Type: "tokens", Code: "rate_limit_exceeded", Final: true}},
 		"dependency":             {424, ``, exchange.Failure{Kind: exchange.FailOverloaded, Type: server}},
 		"no such method":         {405, ``, exchange.Failure{Kind: exchange.FailNotFound, Type: request, Code: "model_not_found", Param: "model"}},
