@@ -225,6 +225,9 @@ func upstreamFailed(fl *flow, f *exchange.Failure) *refusal {
 		if f.Status == fasthttp.StatusRequestEntityTooLarge {
 			r.status = f.Status
 		}
+		if r.code == "" && r.status == fasthttp.StatusRequestEntityTooLarge {
+			r.code = "request_too_large"
+		}
 		if r.code == "" {
 			r.code = map[exchange.FailureKind]string{
 				exchange.FailRequest: "invalid_value", exchange.FailContext: "context_length_exceeded",
@@ -237,6 +240,9 @@ func upstreamFailed(fl *flow, f *exchange.Failure) *refusal {
 		r.after, r.retry = max(r.after, time.Second), !f.Final
 	case exchange.FailOverloaded:
 		r.status, r.code = 503, "upstream_overloaded"
+		if f.Status == fasthttp.StatusGatewayTimeout { // it gave up waiting itself
+			r.status, r.code = 504, "upstream_timeout"
+		}
 		r.after = max(r.after, time.Second)
 	case exchange.FailTimeout:
 		r.status, r.code = 504, "upstream_timeout"
