@@ -36,6 +36,7 @@ type refusal struct {
 	resetsAt time.Time
 	attempts []attempt
 	numbers  bool
+	inner    string // the provider's innererror, a JSON object; "" for none
 }
 
 const (
@@ -222,6 +223,7 @@ func upstreamFailed(fl *flow, f *exchange.Failure) *refusal {
 	switch f.Kind {
 	case exchange.FailRequest, exchange.FailContext, exchange.FailPolicy, exchange.FailUnsupported:
 		r.status, r.kind, r.code, r.param, r.retry = 400, typeInvalid, f.Code, asSent(&fl.req, f.Param), false
+		r.inner = f.Inner
 		if f.Status == fasthttp.StatusRequestEntityTooLarge {
 			r.status = f.Status
 		}

@@ -22,6 +22,8 @@ func kindOf(status int, f *exchange.Failure) exchange.FailureKind {
 		return exchange.FailRequest
 	case status == 401, status == 402, status == 403, status == 451:
 		return exchange.FailCredential
+	case status == 501: // llama.cpp, of what it was not started for
+		return exchange.FailUnsupported
 	case status == 404, status == 405, status == 410, status == 415:
 		return exchange.FailNotFound
 	case status == 429:
