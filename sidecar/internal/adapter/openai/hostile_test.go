@@ -144,3 +144,41 @@ func TestWholeRole(t *testing.T) {
 		}
 	}
 }
+
+// TestEmptyFinish: a finish_reason that is empty is none: clients read it as an enumeration.
+func TestEmptyFinish(t *testing.T) {
+	empty := strings.Replace(delta(`"content":"a"`), `"finish_reason":null`, `"finish_reason":""`, 1)
+	body := events(empty, empty, finished, done)
+	if got := translate(t, body, len(body), false); got.failure != nil || strings.Contains(string(got.out), `"finish_reason":""`) || !strings.Contains(empty, `""`) {
+		t.Errorf("%+v: %s", got.failure, got.out)
+	}
+	out, _, f := New().Response(ask(false), []byte(`{"choices":[{"message":{"content":"a"},"finish_reason":""}]}`), note)
+	if f != nil || !strings.Contains(string(out), `"finish_reason":null`) {
+		t.Errorf("%+v: %s", f, out)
+	}
+}
+
+// TestFinishWords: what servers say of the end, in OpenAI's words.
+func TestFinishWords(t *testing.T) {
+	for theirs, want := range map[string]string{
+		"eos": "stop", "end_turn": "stop", "stop_sequence": "stop", "eos_token": "stop", "STOP": "stop", "max_tokens": "length",
+		"model_length": "length", "MAX_TOKENS": "length", "tool_use": "tool_calls", "SAFETY": "content_filter", "refusal": "content_filter",
+		"function_call": "function_call", "length": "length", "content_filter": "content_filter",
+	} {
+		out, _, f := New().Response(ask(false), []byte(`{"choices":[{"message":{"content":"a"},"finish_reason":"`+theirs+`"}]}`), note)
+		if f != nil || !strings.Contains(string(out), `"finish_reason":"`+want+`"`) {
+			t.Errorf("%s: %+v %s", theirs, f, out)
+		}
+	}
+}
+
+// TestLongPiece: a piece of a stream may be as long as an image.
+func TestLongPiece(t *testing.T) {
+	long := strings.Repeat("é", 100_000)
+	body := events(delta(`"content":"`+long+`"`), delta(`"content":"`+long+`"`), finished, done)
+	for _, size := range []int{len(body), 4096} {
+		if got := translate(t, body, size, false); got.failure != nil || readStream(t, got, false).text(0) != long+long {
+			t.Errorf("%+v", got.failure)
+		}
+	}
+}
