@@ -45,12 +45,12 @@ func failureOf(status int, detail gjson.Result) *exchange.Failure {
 	f := &exchange.Failure{
 		Kind:    kindOf(status),
 		Status:  status,
-		Type:    trimmed(detail.Get("type").Str),
-		Code:    trimmed(detail.Get("details.error_code").String()),
-		Message: trimmed(detail.Get("message").Str),
+		Type:    adapter.Trimmed(detail.Get("type").Str),
+		Code:    adapter.Trimmed(detail.Get("details.error_code").String()),
+		Message: adapter.Trimmed(detail.Get("message").Str),
 	}
 	if f.Message == "" && detail.Type == gjson.String {
-		f.Message = trimmed(detail.Str)
+		f.Message = adapter.Trimmed(detail.Str)
 	}
 	if f.Message == "" {
 		f.Message = fmt.Sprintf("the provider answered with status %d", status)

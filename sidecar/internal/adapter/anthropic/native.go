@@ -24,7 +24,7 @@ var _ interface {
 func (n *Native) Request(r *exchange.Request, d *exchange.Deployment, secret []byte) (adapter.Call, *exchange.Failure) {
 	path := n.host.path(r, d)
 	if path == "" {
-		return adapter.Call{}, unsupported("model", "the provider does not count tokens")
+		return adapter.Call{}, adapter.Unsupported("model", "the provider does not count tokens")
 	}
 	if r.Query != "" && n.host.Path == nil { // other hosts know no ?beta=true, and their own clients leave it out
 		path += "?" + r.Query
@@ -48,7 +48,7 @@ func (n *Native) body(r *exchange.Request, d *exchange.Deployment, betas string)
 		case k.Str == "model" && !n.host.namesModel(r.Operation), k.Str == "stream" && n.host.StreamByPath:
 			return true
 		case k.Str == "model":
-			value = string(appendString(nil, d.Model))
+			value = string(adapter.AppendString(nil, d.Model))
 		case k.Str == "messages" && foreign:
 			value = withoutForeign(v)
 		}
@@ -99,7 +99,7 @@ func renamed(doc []byte, v gjson.Result, name string) []byte {
 		return doc
 	}
 	b := make([]byte, 0, len(doc)+len(name))
-	b = appendString(append(b, doc[:v.Index]...), name)
+	b = adapter.AppendString(append(b, doc[:v.Index]...), name)
 	return append(b, doc[v.Index+len(v.Raw):]...)
 }
 
@@ -108,7 +108,7 @@ func (n *Native) Response(r *exchange.Request, body []byte, a adapter.Annotate) 
 	use := exchange.Usage{Source: exchange.FromEstimate}
 	body = bytes.TrimSpace(body)
 	if !adapter.Valid(body) || len(body) == 0 || body[0] != '{' {
-		return nil, use, invalidAnswer("the provider's answer is not a JSON object")
+		return nil, use, adapter.InvalidAnswer("the provider's answer is not a JSON object")
 	}
 	m := gjson.ParseBytes(body)
 	if detail := m.Get("error"); detail.Type != gjson.Null || m.Get("type").Str == "error" {
@@ -119,11 +119,11 @@ func (n *Native) Response(r *exchange.Request, body []byte, a adapter.Annotate) 
 	switch {
 	case r.Operation == exchange.CountTokens:
 		if m.Get("input_tokens").Type != gjson.Number {
-			return nil, use, invalidAnswer("the provider's answer has no input_tokens")
+			return nil, use, adapter.InvalidAnswer("the provider's answer has no input_tokens")
 		}
 		use.Source = exchange.FromProvider // nothing was used
 	case !content.IsArray():
-		return nil, use, invalidAnswer("the provider's answer has no content")
+		return nil, use, adapter.InvalidAnswer("the provider's answer has no content")
 	default:
 		if c.update(m.Get("usage")); c.hasOutput {
 			use = c.usage()

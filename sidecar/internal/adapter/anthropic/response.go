@@ -10,16 +10,12 @@ import (
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
-func invalidAnswer(message string) *exchange.Failure {
-	return &exchange.Failure{Kind: exchange.FailInvalid, Message: message}
-}
-
 // respond turns a complete message into a chat completion.
 func respond(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exchange.Usage, *exchange.Failure) {
 	none := exchange.Usage{Source: exchange.FromEstimate}
 	body = bytes.TrimSpace(body)
 	if !adapter.Valid(body) || len(body) == 0 || body[0] != '{' {
-		return nil, none, invalidAnswer("the provider's answer is not a JSON object")
+		return nil, none, adapter.InvalidAnswer("the provider's answer is not a JSON object")
 	}
 	m := gjson.ParseBytes(body)
 	if detail := m.Get("error"); detail.Type != gjson.Null || m.Get("type").Str == "error" {
@@ -27,7 +23,7 @@ func respond(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exch
 	}
 	content := m.Get("content")
 	if !content.IsArray() {
-		return nil, none, invalidAnswer("the provider's answer has no content")
+		return nil, none, adapter.InvalidAnswer("the provider's answer has no content")
 	}
 	use := none
 	var c counts
@@ -39,10 +35,10 @@ func respond(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exch
 		id = r.ID
 	}
 	dst := make([]byte, 0, len(body)+512)
-	dst = appendString(append(dst, `{"id":`...), id)
+	dst = adapter.AppendString(append(dst, `{"id":`...), id)
 	// The provider states no time, and there is no clock here.
 	dst = strconv.AppendInt(append(dst, `,"object":"chat.completion","created":`...), r.CreatedUnix, 10)
-	dst = appendString(append(dst, `,"model":`...), r.Model)
+	dst = adapter.AppendString(append(dst, `,"model":`...), r.Model)
 	dst = append(dst, `,"choices":[{"index":0,"message":`...)
 	dst = appendMessage(dst, content)
 	dst = append(dst, `,"logprobs":null,"finish_reason":"`...)
@@ -61,13 +57,13 @@ func appendStop(dst []byte, m gjson.Result) []byte {
 	case "", "end_turn", "max_tokens", "tool_use":
 		return dst
 	default:
-		dst = appendString(append(dst, `,"stop_reason":`...), trimmed(reason))
+		dst = adapter.AppendString(append(dst, `,"stop_reason":`...), adapter.Trimmed(reason))
 	}
 	if s := m.Get("stop_sequence"); s.Type == gjson.String {
 		dst = append(append(dst, `,"stop_sequence":`...), s.Raw...)
 	}
 	if d := m.Get("stop_details"); d.IsObject() {
-		dst = append(append(dst, `,"stop_details":`...), compact(d)...)
+		dst = append(append(dst, `,"stop_details":`...), adapter.Compact(d)...)
 	}
 	return dst
 }
@@ -80,7 +76,7 @@ func appendTier(dst []byte, tier string) []byte {
 	case "standard":
 		tier = "default"
 	}
-	return appendString(append(dst, `,"service_tier":`...), tier)
+	return adapter.AppendString(append(dst, `,"service_tier":`...), tier)
 }
 
 // appendMessage appends the assistant's message made of the content blocks. Blocks of other kinds, such as those of
@@ -91,9 +87,9 @@ func appendMessage(dst []byte, content gjson.Result) []byte {
 	content.ForEach(func(_, b gjson.Result) bool {
 		switch b.Get("type").Str {
 		case "text":
-			text = append(text, inside(b.Get("text"))...)
+			text = append(text, adapter.Inside(b.Get("text"))...)
 		case "thinking", "redacted_thinking":
-			thinking = append(thinking, inside(b.Get("thinking"))...)
+			thinking = append(thinking, adapter.Inside(b.Get("thinking"))...)
 			if thoughts > 0 {
 				details = append(details, ',')
 			}
@@ -136,27 +132,27 @@ func appendDetail(dst []byte, b gjson.Result, index int) []byte {
 	if b.Get("type").Str == "redacted_thinking" {
 		dst = append(dst, detailEncrypted+detailFormat+`,"index":`...)
 		dst = strconv.AppendInt(dst, int64(index), 10)
-		member("data", inside(b.Get("data")))
+		member("data", adapter.Inside(b.Get("data")))
 		return append(dst, '}')
 	}
 	dst = append(dst, detailText+detailFormat+`,"index":`...)
 	dst = strconv.AppendInt(dst, int64(index), 10)
-	member("text", inside(b.Get("thinking")))
-	member("signature", inside(b.Get("signature")))
+	member("text", adapter.Inside(b.Get("thinking")))
+	member("signature", adapter.Inside(b.Get("signature")))
 	return append(dst, '}')
 }
 
 func appendCall(dst []byte, b gjson.Result) []byte {
-	dst = appendString(append(dst, `{"id":`...), b.Get("id").Str)
-	dst = appendString(append(dst, `,"type":"function","function":{"name":`...), b.Get("name").Str)
-	dst = appendString(append(dst, `,"arguments":`...), arguments(b))
+	dst = adapter.AppendString(append(dst, `{"id":`...), b.Get("id").Str)
+	dst = adapter.AppendString(append(dst, `,"type":"function","function":{"name":`...), b.Get("name").Str)
+	dst = adapter.AppendString(append(dst, `,"arguments":`...), arguments(b))
 	return append(dst, "}}"...)
 }
 
 // arguments is a tool_use block's input as the text the caller expects.
 func arguments(b gjson.Result) string {
 	if input := b.Get("input"); input.IsObject() {
-		return compact(input)
+		return adapter.Compact(input)
 	}
 	return "{}"
 }

@@ -74,10 +74,10 @@ func (s *stream) noUsage() string {
 
 // appendStart appends the event up to the members that differ between chunks.
 func (s *stream) appendStart(dst []byte) []byte {
-	dst = appendString(append(dst, `data: {"id":`...), s.id)
+	dst = adapter.AppendString(append(dst, `data: {"id":`...), s.id)
 	// The provider states no time, and there is no clock here.
 	dst = strconv.AppendInt(append(dst, `,"object":"chat.completion.chunk","created":`...), s.req.CreatedUnix, 10)
-	return appendString(append(dst, `,"model":`...), s.req.Model)
+	return adapter.AppendString(append(dst, `,"model":`...), s.req.Model)
 }
 
 // Event takes one upstream event.
@@ -97,7 +97,7 @@ func (s *stream) event(dst, name, data []byte) ([]byte, adapter.Progress) {
 		return dst, adapter.Progress{} // proxies that think this is OpenAI's dialect append it
 	}
 	if !adapter.Valid(data) {
-		return dst, s.broke(invalidAnswer("an event of the provider's stream is not JSON"))
+		return dst, s.broke(adapter.InvalidAnswer("an event of the provider's stream is not JSON"))
 	}
 	ev := gjson.ParseBytes(data)
 	kind := ev.Get("type").Str
@@ -173,8 +173,8 @@ func (s *stream) open(dst []byte, ev gjson.Result) []byte {
 		s.block, s.callArgs, s.callInput = blockTool, false, arguments(b)
 		dst = s.begin(dst)
 		dst = appendIndex(append(append(dst, s.head...), `"tool_calls":[`...), s.calls)
-		dst = appendString(append(dst, `,"id":`...), b.Get("id").Str)
-		dst = appendString(append(dst, `,"type":"function","function":{"name":`...), b.Get("name").Str)
+		dst = adapter.AppendString(append(dst, `,"id":`...), b.Get("id").Str)
+		dst = adapter.AppendString(append(dst, `,"type":"function","function":{"name":`...), b.Get("name").Str)
 		dst = append(append(dst, `,"arguments":""}}]`...), s.tail...)
 		s.delivered += int64(len(b.Get("name").Str))
 		s.calls++
@@ -187,7 +187,7 @@ func (s *stream) open(dst []byte, ev gjson.Result) []byte {
 // closeBlock ends the open block. A call without any argument bytes has no arguments, which is {} and not "".
 func (s *stream) closeBlock(dst []byte) []byte {
 	if s.block == blockTool && !s.callArgs {
-		escaped := appendString(nil, s.callInput)
+		escaped := adapter.AppendString(nil, s.callInput)
 		dst = s.arguments(dst, escaped[1:len(escaped)-1], int64(len(s.callInput)))
 	}
 	s.block = blockNone
@@ -207,12 +207,12 @@ func (s *stream) delta(dst []byte, ev gjson.Result) ([]byte, *exchange.Failure) 
 	case "signature_delta":
 		return s.sign(dst, d.Get("signature")), nil
 	case "input_json_delta":
-		fragment := inside(d.Get("partial_json"))
+		fragment := adapter.Inside(d.Get("partial_json"))
 		if s.block != blockTool || fragment == "" {
 			return dst, nil
 		}
 		if index := ev.Get("index"); index.Exists() && index.Int() != s.index {
-			return dst, invalidAnswer("the provider's stream mixes the arguments of two calls")
+			return dst, adapter.InvalidAnswer("the provider's stream mixes the arguments of two calls")
 		}
 		return s.arguments(dst, []byte(fragment), textSize(fragment)), nil
 	}
@@ -221,7 +221,7 @@ func (s *stream) delta(dst []byte, ev gjson.Result) ([]byte, *exchange.Failure) 
 
 // add appends a chunk with text or thinking, nothing for an empty text.
 func add(dst []byte, v gjson.Result, with func(dst, escaped []byte, size int64) []byte) []byte {
-	escaped := inside(v)
+	escaped := adapter.Inside(v)
 	if escaped == "" {
 		return dst
 	}
@@ -248,7 +248,7 @@ func (s *stream) think(dst, escaped []byte, size int64) []byte {
 
 // sign appends a chunk with the signature of the open block of thinking, nothing for an empty one.
 func (s *stream) sign(dst []byte, v gjson.Result) []byte {
-	escaped := inside(v)
+	escaped := adapter.Inside(v)
 	if escaped == "" {
 		return dst
 	}

@@ -2,10 +2,10 @@ package anthropic
 
 import (
 	"strconv"
-	"strings"
 
 	"github.com/tidwall/gjson"
 
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
@@ -49,7 +49,7 @@ func (c *counts) update(u gjson.Result) {
 			set(&c.searches, v.Get("web_search_requests"))
 		case "service_tier":
 			if v.Type == gjson.String {
-				c.tier = trimmed(v.Str)
+				c.tier = adapter.Trimmed(v.Str)
 			}
 		case "input_tokens":
 			set(&c.input, v)
@@ -185,13 +185,4 @@ func finishReason(stop string) string {
 		return "content_filter"
 	}
 	return "stop"
-}
-
-// trimmed cuts a provider's text to a length that is fit for an error.
-func trimmed(s string) string {
-	const most = 4096
-	if len(s) > most {
-		s = strings.ToValidUTF8(s[:most], "")
-	}
-	return s
 }

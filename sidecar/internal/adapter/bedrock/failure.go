@@ -76,7 +76,7 @@ func failureOf(status int, name, message string) *exchange.Failure {
 	if i := strings.LastIndexByte(name, '#'); i >= 0 {
 		name = name[i+1:] // a namespace may stand before
 	}
-	f := &exchange.Failure{Status: status, Code: trimmed(strings.TrimSpace(name)), Message: trimmed(message)}
+	f := &exchange.Failure{Status: status, Code: adapter.Trimmed(strings.TrimSpace(name)), Message: adapter.Trimmed(message)}
 	f.Kind, f.Type = kindOf(status)
 	switch strings.ToLower(f.Code) {
 	case "modelnotreadyexception": // a 429 that is no limit: the model is being loaded
@@ -157,13 +157,4 @@ var callersNames = []struct{ provider, caller string }{
 	{"service tier", "service_tier"}, {"servicetier", "service_tier"},
 	{"streaming", "stream"},
 	{"image", "messages"}, {"document", "messages"}, {"audio", "messages"}, {"system", "messages"}, {"cache", "messages"},
-}
-
-// trimmed cuts a provider's text to a length that is fit for an error.
-func trimmed(s string) string {
-	const most = 4096
-	if len(s) > most {
-		s = strings.ToValidUTF8(s[:most], "")
-	}
-	return s
 }

@@ -15,7 +15,7 @@ func respond(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exch
 	none := exchange.Usage{Source: exchange.FromEstimate}
 	body = bytes.TrimSpace(body)
 	if !adapter.Valid(body) || len(body) == 0 || body[0] != '{' {
-		return nil, none, invalidAnswer("the provider's answer is not a JSON object")
+		return nil, none, adapter.InvalidAnswer("the provider's answer is not a JSON object")
 	}
 	doc := gjson.ParseBytes(body)
 	use := usageOf(doc.Get("usage"), doc.Get("serviceTier"))
@@ -25,13 +25,13 @@ func respond(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exch
 	}
 	content := doc.Get("output.message.content")
 	if !content.IsArray() {
-		return nil, use, invalidAnswer("the provider's answer has no content")
+		return nil, use, adapter.InvalidAnswer("the provider's answer has no content")
 	}
 	dst := make([]byte, 0, len(body)+512)
-	dst = appendString(append(dst, `{"id":`...), r.ID)
+	dst = adapter.AppendString(append(dst, `{"id":`...), r.ID)
 	// The provider states no time, and there is no clock here.
 	dst = strconv.AppendInt(append(dst, `,"object":"chat.completion","created":`...), r.CreatedUnix, 10)
-	dst = appendString(append(dst, `,"model":`...), r.Model)
+	dst = adapter.AppendString(append(dst, `,"model":`...), r.Model)
 	dst = appendTier(dst, use.ServiceTier)
 	dst = append(dst, `,"choices":[{"index":0,"message":`...)
 	dst = appendMessage(dst, content)
@@ -48,18 +48,18 @@ func appendMessage(dst []byte, content gjson.Result) []byte {
 	var text, thinking, details, calls []byte
 	thoughts := 0
 	content.ForEach(func(_, b gjson.Result) bool {
-		text = append(text, inside(b.Get("text"))...)
+		text = append(text, adapter.Inside(b.Get("text"))...)
 		b.Get("citationsContent.content").ForEach(func(_, part gjson.Result) bool {
-			text = append(text, inside(part.Get("text"))...)
+			text = append(text, adapter.Inside(part.Get("text"))...)
 			return true
 		})
 		if v := b.Get("reasoningContent"); v.IsObject() {
-			thinking = append(thinking, inside(v.Get("reasoningText.text"))...)
-			details = appendDetail(comma(details, 0), v, thoughts)
+			thinking = append(thinking, adapter.Inside(v.Get("reasoningText.text"))...)
+			details = appendDetail(adapter.Comma(details, 0), v, thoughts)
 			thoughts++
 		}
 		if v := b.Get("toolUse"); v.IsObject() {
-			calls = appendCall(comma(calls, 0), v)
+			calls = appendCall(adapter.Comma(calls, 0), v)
 		}
 		return true
 	})
@@ -83,12 +83,12 @@ func appendMessage(dst []byte, content gjson.Result) []byte {
 }
 
 func appendCall(dst []byte, use gjson.Result) []byte {
-	dst = appendString(append(dst, `{"id":`...), use.Get("toolUseId").Str)
-	dst = appendString(append(dst, `,"type":"function","function":{"name":`...), use.Get("name").Str)
+	dst = adapter.AppendString(append(dst, `{"id":`...), use.Get("toolUseId").Str)
+	dst = adapter.AppendString(append(dst, `,"type":"function","function":{"name":`...), use.Get("name").Str)
 	input := "{}"
 	if v := use.Get("input"); v.IsObject() || v.IsArray() {
-		input = compact(v)
+		input = adapter.Compact(v)
 	}
-	dst = appendString(append(dst, `,"arguments":`...), input)
+	dst = adapter.AppendString(append(dst, `,"arguments":`...), input)
 	return append(dst, "}}"...)
 }

@@ -53,9 +53,9 @@ func (s *conversation) noUsage() string {
 // appendStart appends the event up to the members that differ between chunks. The provider states neither a name nor a
 // time, and there is no clock here.
 func (s *conversation) appendStart(dst []byte) []byte {
-	dst = appendString(append(dst, `data: {"id":`...), s.req.ID)
+	dst = adapter.AppendString(append(dst, `data: {"id":`...), s.req.ID)
 	dst = strconv.AppendInt(append(dst, `,"object":"chat.completion.chunk","created":`...), s.req.CreatedUnix, 10)
-	return appendString(append(dst, `,"model":`...), s.req.Model)
+	return adapter.AppendString(append(dst, `,"model":`...), s.req.Model)
 }
 
 // Event takes one upstream event.
@@ -64,7 +64,7 @@ func (s *conversation) Event(dst, name, data []byte) ([]byte, adapter.Progress) 
 		return dst, s.broke(f)
 	}
 	if !adapter.Valid(data) {
-		return dst, s.broke(invalidAnswer("an event of the provider's stream is not JSON"))
+		return dst, s.broke(adapter.InvalidAnswer("an event of the provider's stream is not JSON"))
 	}
 	ev := gjson.ParseBytes(data)
 	before, delivered := len(dst), s.delivered.Bytes
@@ -109,8 +109,8 @@ func (s *conversation) open(dst []byte, ev gjson.Result) []byte {
 	}
 	s.tool, s.callArgs, s.index = true, false, ev.Get("contentBlockIndex").Int()
 	dst = strconv.AppendInt(append(append(s.begin(dst), s.head...), `"tool_calls":[{"index":`...), int64(s.calls), 10)
-	dst = appendString(append(dst, `,"id":`...), use.Get("toolUseId").Str)
-	dst = appendString(append(dst, `,"type":"function","function":{"name":`...), use.Get("name").Str)
+	dst = adapter.AppendString(append(dst, `,"id":`...), use.Get("toolUseId").Str)
+	dst = adapter.AppendString(append(dst, `,"type":"function","function":{"name":`...), use.Get("name").Str)
 	dst = append(append(dst, `,"arguments":""}}]`...), s.tail...)
 	s.delivered.Bytes += int64(len(use.Get("name").Str))
 	s.calls++
@@ -135,12 +135,12 @@ func (s *conversation) delta(dst []byte, ev gjson.Result) ([]byte, *exchange.Fai
 		return s.think(s.closeCall(dst), reasoning, index), nil
 	}
 	input := d.Get("toolUse.input")
-	fragment := inside(input)
+	fragment := adapter.Inside(input)
 	switch {
 	case fragment == "":
 		return dst, nil
 	case !s.tool || index != s.index:
-		return dst, invalidAnswer("the provider's stream has arguments of no call that is open")
+		return dst, adapter.InvalidAnswer("the provider's stream has arguments of no call that is open")
 	}
 	return s.arguments(dst, fragment, int64(len(input.Str))), nil
 }
@@ -151,7 +151,7 @@ func (s *conversation) say(dst []byte, text gjson.Result) []byte {
 		return dst
 	}
 	dst = append(append(s.begin(dst), s.head...), `"content":"`...)
-	dst = append(append(append(dst, inside(text)...), '"'), s.tail...)
+	dst = append(append(append(dst, adapter.Inside(text)...), '"'), s.tail...)
 	s.delivered.Bytes += int64(len(text.Str))
 	return dst
 }
@@ -163,17 +163,17 @@ func (s *conversation) think(dst []byte, reasoning gjson.Result, index int64) []
 		s.thoughts++
 	}
 	text, data := reasoning.Get("text"), reasoning.Get("redactedContent")
-	member, value := "text", inside(text)
+	member, value := "text", adapter.Inside(text)
 	switch {
 	case value != "":
 		dst = append(append(append(s.begin(dst), s.head...), `"reasoning_content":"`...), value...)
 		dst = append(dst, `",`...)
 		s.delivered.Bytes += int64(len(text.Str))
-	case inside(data) != "":
-		member, value = "data", inside(data)
+	case adapter.Inside(data) != "":
+		member, value = "data", adapter.Inside(data)
 		dst = append(s.begin(dst), s.head...)
 	default:
-		if member, value = "signature", inside(reasoning.Get("signature")); value == "" {
+		if member, value = "signature", adapter.Inside(reasoning.Get("signature")); value == "" {
 			return dst
 		}
 		dst = append(s.begin(dst), s.head...)

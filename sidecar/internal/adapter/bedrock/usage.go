@@ -5,6 +5,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
@@ -18,7 +19,7 @@ const (
 // usageOf reads the usage object of an answer, or of a stream's metadata. inputTokens leaves the cached ones out. Cache
 // writes whose duration is not stated are taken for the usual 5 minutes.
 func usageOf(u, tier gjson.Result) exchange.Usage {
-	use := exchange.Usage{Source: exchange.FromEstimate, ServiceTier: trimmed(tier.Get("type").Str)}
+	use := exchange.Usage{Source: exchange.FromEstimate, ServiceTier: adapter.Trimmed(tier.Get("type").Str)}
 	if !u.IsObject() || u.Get("outputTokens").Type == gjson.Null {
 		return use
 	}
@@ -66,7 +67,7 @@ func appendTier(dst []byte, tier string) []byte {
 	if tier == "" {
 		return dst
 	}
-	return appendString(append(dst, `,"service_tier":`...), tier)
+	return adapter.AppendString(append(dst, `,"service_tier":`...), tier)
 }
 
 // finishReason is the caller's word for the provider's stop reason. Unknown ones are an ordinary stop. Reasons that say

@@ -48,11 +48,11 @@ func reported(detail gjson.Result) *exchange.Failure {
 func failureOf(status int, detail gjson.Result) *exchange.Failure {
 	f := &exchange.Failure{
 		Kind: kindOf(status), Status: status, Type: typeOf(status),
-		Code:    trimmed(detail.Get("status").Str),
-		Message: trimmed(detail.Get("message").Str),
+		Code:    adapter.Trimmed(detail.Get("status").Str),
+		Message: adapter.Trimmed(detail.Get("message").Str),
 	}
 	if f.Message == "" && detail.Type == gjson.String {
-		f.Message = trimmed(detail.Str)
+		f.Message = adapter.Trimmed(detail.Str)
 	}
 	if f.Message == "" {
 		f.Message = fmt.Sprintf("the provider answered with status %d", status)
@@ -62,7 +62,7 @@ func failureOf(status int, detail gjson.Result) *exchange.Failure {
 		case strings.HasSuffix(kind, ".RetryInfo"):
 			f.RetryAfter = adapter.Until(d.Get("retryDelay").Str, adapter.Date(func(string) string { return "" }))
 		case strings.HasSuffix(kind, ".ErrorInfo") && d.Get("reason").Str != "":
-			f.Code = trimmed(d.Get("reason").Str)
+			f.Code = adapter.Trimmed(d.Get("reason").Str)
 		}
 		return true
 	})

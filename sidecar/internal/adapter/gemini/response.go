@@ -13,14 +13,14 @@ import (
 func object(body []byte) (gjson.Result, *exchange.Failure) {
 	body = bytes.TrimSpace(body)
 	if len(body) == 0 || !adapter.Valid(body) {
-		return gjson.Result{}, invalidAnswer("the provider's answer is not JSON")
+		return gjson.Result{}, adapter.InvalidAnswer("the provider's answer is not JSON")
 	}
 	v := gjson.ParseBytes(body)
 	if v.IsArray() {
 		v = v.Get("0")
 	}
 	if !v.IsObject() {
-		return gjson.Result{}, invalidAnswer("the provider's answer is not a JSON object")
+		return gjson.Result{}, adapter.InvalidAnswer("the provider's answer is not a JSON object")
 	}
 	if detail := v.Get("error"); detail.Type != gjson.Null {
 		return gjson.Result{}, reported(detail)
@@ -40,17 +40,17 @@ func respond(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exch
 	list := answer.Get("candidates").Array()
 	refused := len(list) == 0 && isBlocked(answer)
 	if len(list) == 0 && !refused || len(list) > choicesMax {
-		return nil, use, invalidAnswer("the provider's answer has no candidates")
+		return nil, use, adapter.InvalidAnswer("the provider's answer has no candidates")
 	}
 	id := answer.Get("responseId").Str
 	if id == "" {
 		id = r.ID
 	}
 	dst := make([]byte, 0, len(body)+512)
-	dst = appendString(append(dst, `{"id":`...), id)
+	dst = adapter.AppendString(append(dst, `{"id":`...), id)
 	// The provider states no time, and there is no clock here.
 	dst = appendInt(dst, `,"object":"chat.completion","created":`, r.CreatedUnix)
-	dst = appendString(append(dst, `,"model":`...), r.Model)
+	dst = adapter.AppendString(append(dst, `,"model":`...), r.Model)
 	dst = append(dst, `,"choices":[`...)
 	if refused {
 		dst = append(dst, `{"index":0,"message":{"role":"assistant","content":"","refusal":null},"logprobs":null,`...)
@@ -102,24 +102,24 @@ func (m *message) read(parts gjson.Result) {
 		signature := p.Get("thoughtSignature")
 		if call := p.Get("functionCall"); call.IsObject() {
 			id := callID(call.Get("id").Str, signature.Str, m.answer, m.request, m.choice, m.calls)
-			m.list = appendCall(append(appendComma(m.list), '{'), call, id, signature.Str)
+			m.list = appendCall(append(adapter.Comma(m.list, 0), '{'), call, id, signature.Str)
 			m.size += int64(len(call.Get("name").Str) + len(arguments(call)))
 			m.calls++
 			return true
 		}
-		escaped := inside(p.Get("text"))
+		escaped := adapter.Inside(p.Get("text"))
 		m.size += int64(len(p.Get("text").Str))
 		switch {
 		case escaped == "":
 		case p.Get("thought").Bool():
 			m.thinking = append(m.thinking, escaped...)
-			m.details = appendThought(appendComma(m.details), m.entries, escaped)
+			m.details = appendThought(adapter.Comma(m.details, 0), m.entries, escaped)
 			m.entries++
 		default:
 			m.text = append(m.text, escaped...)
 		}
-		if sealed := inside(signature); sealed != "" {
-			m.details = appendSignature(appendComma(m.details), m.entries, sealed)
+		if sealed := adapter.Inside(signature); sealed != "" {
+			m.details = appendSignature(adapter.Comma(m.details, 0), m.entries, sealed)
 			m.entries++
 		}
 		return true

@@ -63,7 +63,7 @@ func (s *stream) Event(dst, _, data []byte) ([]byte, adapter.Progress) {
 	for _, c := range list {
 		ch := s.choice(c.Get("index").Int())
 		if ch == nil {
-			return dst, s.broke(invalidAnswer("the provider's stream has too many candidates"))
+			return dst, s.broke(adapter.InvalidAnswer("the provider's stream has too many candidates"))
 		}
 		dst = s.candidate(dst, ch, c)
 	}
@@ -108,7 +108,7 @@ func (s *stream) candidate(dst []byte, c *choice, v gjson.Result) []byte {
 			dst = s.call(dst, c, call, signature.Str)
 			return true
 		}
-		escaped := inside(p.Get("text"))
+		escaped := adapter.Inside(p.Get("text"))
 		switch {
 		case escaped == "":
 		case p.Get("thought").Bool():
@@ -119,7 +119,7 @@ func (s *stream) candidate(dst []byte, c *choice, v gjson.Result) []byte {
 			dst = s.close(append(append(dst, escaped...), '"'))
 		}
 		s.delivered += int64(len(p.Get("text").Str))
-		if sealed := inside(signature); sealed != "" {
+		if sealed := adapter.Inside(signature); sealed != "" {
 			c.entries++
 			c.thinking = false
 			dst = append(s.open(dst, c), `"reasoning_details":[`...)
@@ -182,10 +182,10 @@ func (s *stream) noUsage() string {
 
 // appendStart appends a chunk up to its choices.
 func (s *stream) appendStart(dst []byte) []byte {
-	dst = appendString(append(dst, `data: {"id":`...), s.id)
+	dst = adapter.AppendString(append(dst, `data: {"id":`...), s.id)
 	// The provider states no time, and there is no clock here.
 	dst = appendInt(dst, `,"object":"chat.completion.chunk","created":`, s.req.CreatedUnix)
-	return appendString(append(dst, `,"model":`...), s.req.Model)
+	return adapter.AppendString(append(dst, `,"model":`...), s.req.Model)
 }
 
 // End appends the finish chunks, the usage chunk if it was asked for, and [DONE].

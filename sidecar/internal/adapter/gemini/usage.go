@@ -5,6 +5,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
@@ -85,7 +86,7 @@ func tierOf(name string) string {
 	case strings.HasPrefix(tier, "on_demand_"):
 		return strings.TrimPrefix(tier, "on_demand_")
 	}
-	return strings.TrimPrefix(trimmed(tier), "service_tier_")
+	return strings.TrimPrefix(adapter.Trimmed(tier), "service_tier_")
 }
 
 // usage is what is to be paid, as far as it was stated. What was thought is output too.
