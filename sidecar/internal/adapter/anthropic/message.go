@@ -37,12 +37,11 @@ func (t *translation) converse() *exchange.Failure {
 // parts adds a message's parts to a turn.
 func (t *translation) parts(role string, m *prompt.Message) *exchange.Failure {
 	for i := range m.Parts {
-		b, f := t.appendPart(t.block[:0], &m.Parts[i])
+		b, f := t.appendPart(t.turns.Begin(role), &m.Parts[i])
 		if f != nil {
 			return f
 		}
-		t.block = b
-		t.turns.Block(role, b)
+		t.turns.Keep(b)
 	}
 	return nil
 }
@@ -51,33 +50,30 @@ func (t *translation) parts(role string, m *prompt.Message) *exchange.Failure {
 func (t *translation) assistant(m *prompt.Message) *exchange.Failure {
 	const role = "assistant"
 	for _, th := range m.Thoughts() {
-		b := t.block[:0]
+		b := t.turns.Begin(role)
 		if th.Redacted {
 			b = append(append(append(b, `{"type":"redacted_thinking","data":"`...), th.Text...), `"}`...)
 		} else {
 			b = append(append(append(b, `{"type":"thinking","thinking":"`...), th.Text...), `","signature":"`...)
 			b = append(append(b, th.Signature...), `"}`...)
 		}
-		t.block = b
-		t.turns.Block(role, b)
+		t.turns.Keep(b)
 	}
 	if f := t.parts(role, m); f != nil {
 		return f
 	}
 	for i := range m.Calls {
 		c := &m.Calls[i]
-		b := adapter.AppendString(append(t.block[:0], `{"type":"tool_use","id":`...), adapter.FitCallID(c.ID))
+		b := adapter.AppendString(append(t.turns.Begin(role), `{"type":"tool_use","id":`...), adapter.FitCallID(c.ID))
 		b = append(append(b, `,"name":`...), c.Name.Raw...)
-		b = append(append(append(b, `,"input":`...), c.Arguments...), '}')
-		t.block = b
-		t.turns.Block(role, b)
+		t.turns.Keep(append(append(append(b, `,"input":`...), c.Arguments...), '}'))
 	}
 	return nil
 }
 
 // result adds what came of a call.
 func (t *translation) result(m *prompt.Message) *exchange.Failure {
-	b := adapter.AppendString(append(t.block[:0], `{"type":"tool_result","tool_use_id":`...), adapter.FitCallID(m.CallID))
+	b := adapter.AppendString(append(t.turns.Begin("user"), `{"type":"tool_result","tool_use_id":`...), adapter.FitCallID(m.CallID))
 	if text, ok := m.Whole(); ok {
 		b = append(append(b, `,"content":`...), text.Raw...)
 	} else if len(m.Parts) > 0 {
@@ -91,7 +87,6 @@ func (t *translation) result(m *prompt.Message) *exchange.Failure {
 		}
 		b = append(b, ']')
 	}
-	t.block = append(b, '}')
-	t.turns.Result(t.block)
+	t.turns.KeepResult(append(b, '}'))
 	return nil
 }

@@ -1,7 +1,6 @@
 package anthropic
 
 import (
-	"slices"
 	"unicode/utf8"
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
@@ -71,7 +70,7 @@ func (t *translation) appendDocument(dst []byte, p *prompt.Part) ([]byte, *excha
 
 // appendSource appends where the bytes of a block are.
 func appendSource(dst []byte, d prompt.Data) []byte {
-	dst = append(slices.Grow(dst, len(d.Base64)+160), `,"source":{"type":"base64","media_type":"`...)
+	dst = append(dst, `,"source":{"type":"base64","media_type":"`...)
 	dst = append(append(dst, d.Media...), `","data":"`...)
 	return append(append(dst, d.Base64...), `"}`...)
 }

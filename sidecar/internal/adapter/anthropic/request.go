@@ -20,7 +20,6 @@ type translation struct {
 	model       string
 	system      []byte // text blocks, comma separated
 	turns       adapter.Turns
-	block       []byte // the one in hand
 	format      string // output_config.format, "" for none
 	effort      string // output_config.effort, "" for none
 	thinking    string // "" to leave it to the model

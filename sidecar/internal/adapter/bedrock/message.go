@@ -43,12 +43,11 @@ func appendCachePoint(block []byte, cached bool) []byte {
 func (t *translation) parts(role string, m *prompt.Message) *exchange.Failure {
 	for i := range m.Parts {
 		p := &m.Parts[i]
-		b, f := t.appendPart(t.block[:0], p)
+		b, f := t.appendPart(t.turns.Begin(role), p)
 		if f != nil {
 			return f
 		}
-		t.block = appendCachePoint(b, p.Cached)
-		t.turns.Block(role, t.block)
+		t.turns.Keep(appendCachePoint(b, p.Cached))
 	}
 	return nil
 }
@@ -57,15 +56,14 @@ func (t *translation) parts(role string, m *prompt.Message) *exchange.Failure {
 func (t *translation) assistant(m *prompt.Message) *exchange.Failure {
 	const role = "assistant"
 	for _, th := range m.Thoughts() {
-		b := append(t.block[:0], `{"reasoningContent":{`...)
+		b := append(t.turns.Begin(role), `{"reasoningContent":{`...)
 		if th.Redacted {
 			b = append(append(append(b, `"redactedContent":"`...), th.Text...), `"}}`...)
 		} else {
 			b = append(append(append(b, `"reasoningText":{"text":"`...), th.Text...), `","signature":"`...)
 			b = append(append(b, th.Signature...), `"}}}`...)
 		}
-		t.block = b
-		t.turns.Block(role, b)
+		t.turns.Keep(b)
 	}
 	if f := t.parts(role, m); f != nil {
 		return f
@@ -74,10 +72,9 @@ func (t *translation) assistant(m *prompt.Message) *exchange.Failure {
 		c := &m.Calls[i]
 		t.answered = true
 		t.call(c.Name)
-		b := adapter.AppendString(append(t.block[:0], `{"toolUse":{"toolUseId":`...), fitCallID(t.model, c.ID))
+		b := adapter.AppendString(append(t.turns.Begin(role), `{"toolUse":{"toolUseId":`...), fitCallID(t.model, c.ID))
 		b = append(append(b, `,"name":`...), c.Name.Raw...)
-		t.block = append(append(append(b, `,"input":`...), c.Arguments...), `}}`...)
-		t.turns.Block(role, t.block)
+		t.turns.Keep(append(append(append(b, `,"input":`...), c.Arguments...), `}}`...))
 	}
 	return nil
 }
@@ -97,7 +94,7 @@ func (t *translation) call(name prompt.Text) {
 // result adds what came of a call.
 func (t *translation) result(m *prompt.Message) *exchange.Failure {
 	t.answered = true
-	b := adapter.AppendString(append(t.block[:0], `{"toolResult":{"toolUseId":`...), fitCallID(t.model, m.CallID))
+	b := adapter.AppendString(append(t.turns.Begin("user"), `{"toolResult":{"toolUseId":`...), fitCallID(t.model, m.CallID))
 	b = append(b, `,"content":[`...)
 	from, cached := len(b), false
 	for i := range m.Parts {
@@ -108,7 +105,6 @@ func (t *translation) result(m *prompt.Message) *exchange.Failure {
 		}
 		cached = cached || p.Cached
 	}
-	t.block = appendCachePoint(append(b, `]}}`...), cached) // there can be none inside of a result
-	t.turns.Result(t.block)
+	t.turns.KeepResult(appendCachePoint(append(b, `]}}`...), cached)) // there can be none inside of a result
 	return nil
 }

@@ -2,7 +2,6 @@ package bedrock
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
@@ -29,7 +28,7 @@ func appendText(dst []byte, raw string) []byte {
 
 // appendSource appends where the bytes of a block are, and closes the block.
 func appendSource(dst []byte, base64 string) []byte {
-	dst = append(slices.Grow(dst, len(base64)+64), `,"source":{"bytes":"`...)
+	dst = append(dst, `,"source":{"bytes":"`...)
 	return append(append(dst, base64...), `"}}}`...)
 }
 

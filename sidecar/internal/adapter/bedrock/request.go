@@ -20,7 +20,6 @@ type translation struct {
 	model     string
 	system    []byte // blocks, comma separated
 	turns     adapter.Turns
-	block     []byte          // the one in hand
 	names     map[string]int  // of documents, those that are taken, and the number to try next behind them
 	called    []prompt.Text   // functions that the history calls, each once
 	known     map[string]bool // those in called

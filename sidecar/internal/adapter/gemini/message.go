@@ -50,18 +50,17 @@ func (t *translation) assistant(m *prompt.Message) *exchange.Failure {
 // said adds a message's parts to a turn. A signature, which is raw JSON or "", goes with the last of them.
 func (t *translation) said(kind string, m *prompt.Message, signature string) *exchange.Failure {
 	for i := range m.Parts {
-		b, f := t.appendPart(t.turns.block[:0], &m.Parts[i])
+		b, f := t.appendPart(t.turns.begin(kind), &m.Parts[i])
 		if f != nil {
 			return f
 		}
 		if i == len(m.Parts)-1 {
 			b = signedBy(b, signature)
 		}
-		t.turns.block = b
-		t.turns.part(kind, b)
+		t.turns.keep(b)
 	}
 	if len(m.Parts) == 0 && signature != "" {
-		t.turns.part(kind, signedBy([]byte(`{"text":""}`), signature)) // it came so
+		t.turns.keep(signedBy(append(t.turns.begin(kind), `{"text":""}`...), signature)) // it came so
 	}
 	return nil
 }

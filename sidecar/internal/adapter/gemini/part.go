@@ -3,7 +3,6 @@ package gemini
 import (
 	"net/url"
 	"path"
-	"slices"
 	"strings"
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
@@ -48,7 +47,7 @@ func (t *translation) appendFile(dst []byte, p *prompt.Part) ([]byte, *exchange.
 }
 
 func appendInline(dst []byte, media, base64 string) []byte {
-	dst = append(slices.Grow(dst, len(base64)+96), `{"inlineData":{"mimeType":`...)
+	dst = append(dst, `{"inlineData":{"mimeType":`...)
 	dst = append(adapter.AppendString(dst, media), `,"data":"`...)
 	return append(append(dst, base64...), `"}}`...)
 }

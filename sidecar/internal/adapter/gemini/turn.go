@@ -34,7 +34,6 @@ type turns struct {
 	body    []byte // without the outer brackets; the last turn is still open
 	kind    string // of the open turn, "" before the first
 	start   int    // of the open turn's parts
-	block   []byte // the part in hand
 	results []result
 	calls   map[string]called // by the caller's ids
 	number  int               // of calls in the open turn
@@ -47,14 +46,14 @@ func (t *turns) init(strict, vertex bool, size int) {
 	t.body = make([]byte, 0, size)
 }
 
-// part adds one part to a turn of the user or the model.
-func (t *turns) part(kind string, part []byte) {
+// begin begins a part of a turn of the user or the model. What is appended to dst becomes the part when keep gets it.
+func (t *turns) begin(kind string) (dst []byte) {
 	t.open(kind)
-	if len(t.body) > t.start {
-		t.body = append(t.body, ',')
-	}
-	t.body = append(t.body, part...)
+	return adapter.Comma(t.body, t.start)
 }
+
+// keep takes a part.
+func (t *turns) keep(dst []byte) { t.body = dst }
 
 // call adds a call that the model made.
 func (t *turns) call(c *prompt.Call) {
@@ -74,11 +73,10 @@ func (t *turns) call(c *prompt.Call) {
 	}
 	t.calls[c.ID] = called{name: c.Name.Raw, id: given, number: t.number}
 	t.number++
-	b := append(append(t.block[:0], `{"functionCall":{"name":`...), c.Name.Raw...)
+	b := append(append(t.begin(turnModel), `{"functionCall":{"name":`...), c.Name.Raw...)
 	b = appendMember(b, "id", given)
 	b = append(append(append(b, `,"args":`...), c.Arguments...), '}')
-	t.block = append(appendMember(b, "thoughtSignature", signature), '}')
-	t.part(turnModel, t.block)
+	t.keep(append(appendMember(b, "thoughtSignature", signature), '}'))
 }
 
 // result adds what came of a call.

@@ -46,8 +46,8 @@ type Call struct {
 
 // Place is where in the messages something stands. Its text is only made for a failure.
 type Place struct {
-	Message int
-	Part    int // of content, -1 for none
+	Message int32
+	Part    int32 // of content, -1 for none
 }
 
 func (p Place) String() string {
@@ -58,7 +58,7 @@ func (p Place) String() string {
 }
 
 // CallPlace is where in the messages a call stands.
-type CallPlace struct{ Message, Call int }
+type CallPlace struct{ Message, Call int32 }
 
 func (p CallPlace) String() string {
 	return fmt.Sprintf("messages[%d].tool_calls[%d]", p.Message, p.Call)
@@ -76,10 +76,10 @@ func (p *reader) messages(v gjson.Result) *exchange.Failure {
 	if !v.IsArray() {
 		return adapter.Invalid("messages", "messages must be an array")
 	}
-	p.Messages = make([]Message, 0, max(p.count, 4))
+	p.Messages, p.parts = make([]Message, 0, max(p.count, 2)), make([]Part, 0, max(p.count, 2))
 	var f *exchange.Failure
 	v.ForEach(func(_, m gjson.Result) bool {
-		f = p.message(Place{len(p.Messages), -1}, m)
+		f = p.message(Place{int32(len(p.Messages)), -1}, m) // a body is shorter than that by far
 		return f == nil
 	})
 	return f

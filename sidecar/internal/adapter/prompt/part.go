@@ -26,10 +26,9 @@ type Part struct {
 	Kind   PartKind
 	Cached bool // what is up to here is worth to be kept in a cache
 	Place  Place
-	Text   Text // of a text, what it says; of an image, its URL, which is never empty
+	Text   Text // of a text, what it says; of an image, its URL: never empty. Of audio, the object is its Raw.
 	Data   Data // of an image or a file that came in a data: URL
 	File   *File
-	raw    string // of audio: the object
 }
 
 // Data is what a data: URL holds. The zero Data is none.
@@ -111,7 +110,7 @@ func (p *reader) part(at Place, v gjson.Result, k kinds) *exchange.Failure {
 	case kind.Str == "file" && k == anyPart:
 		return p.file(part, file)
 	case kind.Str == "input_audio" && k == anyPart:
-		part.Kind, part.raw = AudioPart, audio.Raw
+		part.Kind, part.Text.Raw = AudioPart, audio.Raw
 		p.parts = append(p.parts, part)
 		return nil
 	case kind.Type != gjson.String:
@@ -179,7 +178,7 @@ func (p *reader) file(part Part, v gjson.Result) *exchange.Failure {
 
 // Audio is what an audio part holds, the data without its quotes.
 func (p *Part) Audio() (base64, format string, f *exchange.Failure) {
-	v := gjson.Parse(p.raw)
+	v := gjson.Parse(p.Text.Raw)
 	data, kind := v.Get("data"), v.Get("format")
 	switch {
 	case data.Type != gjson.String || data.Str == "":
