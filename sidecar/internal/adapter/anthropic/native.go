@@ -8,6 +8,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/reply"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
@@ -106,11 +107,10 @@ func renamed(doc []byte, v gjson.Result, name string) []byte {
 // Response implements adapter.Adapter.
 func (n *Native) Response(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exchange.Usage, *exchange.Failure) {
 	use := exchange.Usage{Source: exchange.FromEstimate}
-	body = bytes.TrimSpace(body)
-	if !adapter.Valid(body) || len(body) == 0 || body[0] != '{' {
-		return nil, use, adapter.InvalidAnswer("the provider's answer is not a JSON object")
+	m, f := reply.Object(body)
+	if f != nil {
+		return nil, use, f
 	}
-	m := gjson.ParseBytes(body)
 	if detail := m.Get("error"); detail.Type != gjson.Null || m.Get("type").Str == "error" {
 		return nil, use, reported(detail)
 	}
@@ -130,7 +130,7 @@ func (n *Native) Response(r *exchange.Request, body []byte, a adapter.Annotate) 
 		}
 	}
 	own, use := a(nil, use, adapter.Delivered{Bytes: int64(len(content.Raw))})
-	return annotated(renamed(body, m.Get("model"), r.Model), own), use, nil
+	return annotated(renamed(bytes.TrimSpace(body), m.Get("model"), r.Model), own), use, nil
 }
 
 // annotated is a JSON object with the member x_gateway at its end.

@@ -1,8 +1,6 @@
 package bedrock
 
 import (
-	"strconv"
-
 	"github.com/tidwall/gjson"
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
@@ -46,28 +44,6 @@ func usageOf(u, tier gjson.Result) exchange.Usage {
 		use.Raw = u.Raw
 	}
 	return use
-}
-
-// appendUsage appends a usage object in the caller's dialect: prompt tokens with the cached ones, unlike upstream.
-func appendUsage(dst []byte, t exchange.Tokens) []byte {
-	field := func(name string, n int64) {
-		dst = strconv.AppendInt(append(dst, name...), n, 10)
-	}
-	field(`{"prompt_tokens":`, t.Prompt())
-	field(`,"completion_tokens":`, t.Completion())
-	field(`,"total_tokens":`, t.Total())
-	field(`,"prompt_tokens_details":{"cached_tokens":`, t.CacheRead)
-	field(`,"cache_write_tokens":`, t.CacheWrite5m+t.CacheWrite1h)
-	field(`},"completion_tokens_details":{"reasoning_tokens":`, t.Reasoning)
-	return append(dst, "}}"...)
-}
-
-// appendTier appends the service_tier member of an answer or chunk, nothing when the provider named none.
-func appendTier(dst []byte, tier string) []byte {
-	if tier == "" {
-		return dst
-	}
-	return adapter.AppendString(append(dst, `,"service_tier":`...), tier)
 }
 
 // finishReason is the caller's word for the provider's stop reason. Unknown ones are an ordinary stop. Reasons that say

@@ -6,6 +6,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/reply"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
@@ -65,10 +66,7 @@ func isBlocked(answer gjson.Result) bool {
 
 // appendCall appends a function call after the members that stand before its id.
 func appendCall(dst []byte, call gjson.Result, id, signature string) []byte {
-	dst = adapter.AppendString(append(dst, `"id":`...), id)
-	dst = adapter.AppendString(append(dst, `,"type":"function","function":{"name":`...), call.Get("name").Str)
-	dst = adapter.AppendString(append(dst, `,"arguments":`...), arguments(call))
-	dst = append(dst, '}')
+	dst = reply.AppendCall(dst, id, call.Get("name").Str, arguments(call))
 	if signature != "" {
 		dst = append(adapter.AppendString(append(dst, `,"extra_content":{"google":{"thought_signature":`...), signature), "}}"...)
 	}
@@ -123,7 +121,7 @@ func appendToken(dst []byte, v gjson.Result) []byte {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = appendInt(dst, "", int64(token[i]))
+		dst = reply.AppendInt(dst, "", int64(token[i]))
 	}
 	return append(dst, ']')
 }

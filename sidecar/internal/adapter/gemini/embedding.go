@@ -10,6 +10,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/reply"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
@@ -128,7 +129,7 @@ func vectors(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exch
 		if !isVector(v) {
 			return nil, use, adapter.InvalidAnswer("an embedding of the provider's answer is no list of numbers")
 		}
-		dst = appendInt(dst, `{"object":"embedding","index":`, int64(i))
+		dst = reply.AppendInt(dst, `{"object":"embedding","index":`, int64(i))
 		dst = append(dst, `,"embedding":`...)
 		if packed {
 			dst = appendPacked(dst, v)
@@ -149,8 +150,8 @@ func vectors(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exch
 	}
 	dst = adapter.AppendString(append(dst, `],"model":`...), r.Model)
 	own, use := a(nil, use, adapter.Delivered{})
-	dst = appendInt(dst, `,"usage":{"prompt_tokens":`, use.Prompt())
-	dst = appendInt(dst, `,"total_tokens":`, use.Total())
+	dst = reply.AppendInt(dst, `,"usage":{"prompt_tokens":`, use.Prompt())
+	dst = reply.AppendInt(dst, `,"total_tokens":`, use.Total())
 	return append(append(append(dst, `},"x_gateway":`...), own...), '}'), use, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/reply"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
@@ -47,10 +48,7 @@ func respond(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exch
 		id = r.ID
 	}
 	dst := make([]byte, 0, len(body)+512)
-	dst = adapter.AppendString(append(dst, `{"id":`...), id)
-	// The provider states no time, and there is no clock here.
-	dst = appendInt(dst, `,"object":"chat.completion","created":`, r.CreatedUnix)
-	dst = adapter.AppendString(append(dst, `,"model":`...), r.Model)
+	dst = reply.AppendHead(dst, r, id)
 	dst = append(dst, `,"choices":[`...)
 	if refused {
 		dst = append(dst, `{"index":0,"message":{"role":"assistant","content":"","refusal":null},"logprobs":null,`...)
@@ -67,8 +65,8 @@ func respond(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exch
 		m := message{answer: id, request: r.ID, choice: candidate.Get("index").Int()}
 		m.read(candidate.Get("content.parts"))
 		delivered += m.size
-		dst = appendInt(dst, `{"index":`, m.choice)
-		dst = m.append(append(dst, `,"message":`...))
+		dst = reply.AppendInt(dst, `{"index":`, m.choice)
+		dst = m.said.Append(append(dst, `,"message":`...))
 		dst = appendLogprobs(append(dst, `,"logprobs":`...), candidate.Get("logprobsResult"))
 		dst = append(appendFinish(append(dst, ','), finishOf(candidate), m.calls), '}')
 	}
@@ -86,12 +84,11 @@ func finishOf(candidate gjson.Result) string {
 	return "STOP"
 }
 
-// message is the assistant's message in the making. Its texts are escaped.
+// message is the assistant's message in the making.
 type message struct {
 	answer, request string // that ids are made of
 	choice          int64
-	text, thinking  []byte
-	details, list   []byte // reasoning_details and tool_calls, comma separated
+	said            reply.Message
 	entries, calls  int
 	size            int64 // of what the caller reads, decoded
 }
@@ -102,7 +99,7 @@ func (m *message) read(parts gjson.Result) {
 		signature := p.Get("thoughtSignature")
 		if call := p.Get("functionCall"); call.IsObject() {
 			id := callID(call.Get("id").Str, signature.Str, m.answer, m.request, m.choice, m.calls)
-			m.list = appendCall(append(adapter.Comma(m.list, 0), '{'), call, id, signature.Str)
+			m.said.Calls = appendCall(append(adapter.Comma(m.said.Calls, 0), '{'), call, id, signature.Str)
 			m.size += int64(len(call.Get("name").Str) + len(arguments(call)))
 			m.calls++
 			return true
@@ -112,36 +109,16 @@ func (m *message) read(parts gjson.Result) {
 		switch {
 		case escaped == "":
 		case p.Get("thought").Bool():
-			m.thinking = append(m.thinking, escaped...)
-			m.details = appendThought(adapter.Comma(m.details, 0), m.entries, escaped)
+			m.said.Thinking = append(m.said.Thinking, escaped...)
+			m.said.Details = appendThought(adapter.Comma(m.said.Details, 0), m.entries, escaped)
 			m.entries++
 		default:
-			m.text = append(m.text, escaped...)
+			m.said.Text = append(m.said.Text, escaped...)
 		}
 		if sealed := adapter.Inside(signature); sealed != "" {
-			m.details = appendSignature(adapter.Comma(m.details, 0), m.entries, sealed)
+			m.said.Details = appendSignature(adapter.Comma(m.said.Details, 0), m.entries, sealed)
 			m.entries++
 		}
 		return true
 	})
-}
-
-func (m *message) append(dst []byte) []byte {
-	dst = append(dst, `{"role":"assistant","content":`...)
-	if len(m.text) == 0 && m.calls > 0 {
-		dst = append(dst, "null"...)
-	} else {
-		dst = append(append(append(dst, '"'), m.text...), '"')
-	}
-	dst = append(dst, `,"refusal":null`...)
-	if len(m.thinking) > 0 {
-		dst = append(append(append(dst, `,"reasoning_content":"`...), m.thinking...), '"')
-	}
-	if m.entries > 0 {
-		dst = append(append(append(dst, `,"reasoning_details":[`...), m.details...), ']')
-	}
-	if m.calls > 0 {
-		dst = append(append(append(dst, `,"tool_calls":[`...), m.list...), ']')
-	}
-	return append(dst, '}')
 }
