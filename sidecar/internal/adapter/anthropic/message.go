@@ -6,30 +6,21 @@ import (
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
-// converse turns the messages into system texts and turns.
-func (t *translation) converse() *exchange.Failure {
-	for i := range t.Messages {
-		m := &t.Messages[i]
-		var f *exchange.Failure
-		switch m.Role {
-		case prompt.System:
-			if t.turns.Any() && takesSystemLater(t.model) {
-				f = t.parts("system", m)
-				break
-			}
-			for i := range m.Parts {
-				t.system = appendText(adapter.Comma(t.system, 0), &m.Parts[i])
-			}
-		case prompt.User:
-			f = t.parts("user", m)
-		case prompt.Assistant:
-			f = t.assistant(m)
-		case prompt.ToolRole:
-			f = t.result(m)
-		}
-		if f != nil {
-			return f
-		}
+// message adds a message to the system texts or to the turns.
+func (t *translation) message(m *prompt.Message) *exchange.Failure {
+	switch m.Role {
+	case prompt.User:
+		return t.parts("user", m)
+	case prompt.Assistant:
+		return t.assistant(m)
+	case prompt.ToolRole:
+		return t.result(m)
+	}
+	if t.turns.Any() && takesSystemLater(t.model) {
+		return t.parts("system", m)
+	}
+	for i := range m.Parts {
+		t.system = appendText(adapter.Comma(t.system, 0), &m.Parts[i])
 	}
 	return nil
 }

@@ -51,8 +51,10 @@ func (h *Host) translate(r *exchange.Request, d *exchange.Deployment) ([]byte, *
 	if f := t.answer(); f != nil {
 		return nil, f
 	}
-	if f := t.converse(); f != nil {
-		return nil, f
+	for i := range in.Messages {
+		if f := t.message(&in.Messages[i]); f != nil {
+			return nil, f
+		}
 	}
 	return t.assemble(), nil
 }

@@ -6,27 +6,19 @@ import (
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
-// converse turns the messages into system texts and turns.
-func (t *translation) converse() *exchange.Failure {
-	for i := range t.Messages {
-		m := &t.Messages[i]
-		var f *exchange.Failure
-		switch m.Role {
-		case prompt.System:
-			for i := range m.Parts {
-				p := &m.Parts[i]
-				t.system = appendCachePoint(appendText(adapter.Comma(t.system, 0), p.Text.Raw), p.Cached)
-			}
-		case prompt.User:
-			f = t.parts("user", m)
-		case prompt.Assistant:
-			f = t.assistant(m)
-		case prompt.ToolRole:
-			f = t.result(m)
-		}
-		if f != nil {
-			return f
-		}
+// message adds a message to the system texts or to the turns.
+func (t *translation) message(m *prompt.Message) *exchange.Failure {
+	switch m.Role {
+	case prompt.User:
+		return t.parts("user", m)
+	case prompt.Assistant:
+		return t.assistant(m)
+	case prompt.ToolRole:
+		return t.result(m)
+	}
+	for i := range m.Parts {
+		p := &m.Parts[i]
+		t.system = appendCachePoint(appendText(adapter.Comma(t.system, 0), p.Text.Raw), p.Cached)
 	}
 	return nil
 }

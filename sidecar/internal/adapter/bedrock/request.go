@@ -49,8 +49,10 @@ func translate(r *exchange.Request, model string) ([]byte, *exchange.Failure) {
 	if f := t.answer(); f != nil {
 		return nil, f
 	}
-	if f := t.converse(); f != nil {
-		return nil, f
+	for i := range in.Messages {
+		if f := t.message(&in.Messages[i]); f != nil {
+			return nil, f
+		}
 	}
 	if f := t.choose(); f != nil {
 		return nil, f

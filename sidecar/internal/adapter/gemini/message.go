@@ -8,26 +8,18 @@ import (
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
-// converse turns the messages into a system instruction and turns.
-func (t *translation) converse() *exchange.Failure {
-	for i := range t.Messages {
-		m := &t.Messages[i]
-		var f *exchange.Failure
-		switch m.Role {
-		case prompt.System:
-			for i := range m.Parts {
-				t.system = appendText(adapter.Comma(t.system, 0), m.Parts[i].Text.Raw)
-			}
-		case prompt.User:
-			f = t.said(turnUser, m, "")
-		case prompt.Assistant:
-			f = t.assistant(m)
-		case prompt.ToolRole:
-			f = t.result(m)
-		}
-		if f != nil {
-			return f
-		}
+// message adds a message to the system instruction or to the turns.
+func (t *translation) message(m *prompt.Message) *exchange.Failure {
+	switch m.Role {
+	case prompt.User:
+		return t.said(turnUser, m, "")
+	case prompt.Assistant:
+		return t.assistant(m)
+	case prompt.ToolRole:
+		return t.result(m)
+	}
+	for i := range m.Parts {
+		t.system = appendText(adapter.Comma(t.system, 0), m.Parts[i].Text.Raw)
 	}
 	return nil
 }

@@ -43,8 +43,10 @@ func translate(r *exchange.Request, model string, vertex bool) (body []byte, hea
 	if f := t.answer(); f != nil {
 		return nil, nil, f
 	}
-	if f := t.converse(); f != nil {
-		return nil, nil, f
+	for i := range in.Messages {
+		if f := t.message(&in.Messages[i]); f != nil {
+			return nil, nil, f
+		}
 	}
 	return t.assemble(), t.header, nil
 }
