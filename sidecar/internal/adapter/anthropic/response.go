@@ -1,11 +1,10 @@
 package anthropic
 
 import (
-	"strconv"
-
 	"github.com/tidwall/gjson"
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/prompt"
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/reply"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
@@ -96,21 +95,11 @@ func appendMessage(dst []byte, content gjson.Result) []byte {
 
 // appendDetail appends the entry of reasoning_details for a block of thinking.
 func appendDetail(dst []byte, b gjson.Result, index int) []byte {
-	member := func(name, value string) {
-		dst = append(append(append(append(dst, `,"`...), name...), `":"`...), value...)
-		dst = append(dst, '"')
+	t := prompt.Thought{Text: adapter.Inside(b.Get("thinking")), Signature: adapter.Inside(b.Get("signature"))}
+	if t.Redacted = b.Get("type").Str == "redacted_thinking"; t.Redacted {
+		t.Text = adapter.Inside(b.Get("data"))
 	}
-	if b.Get("type").Str == "redacted_thinking" {
-		dst = append(dst, detailEncrypted+detailFormat+`,"index":`...)
-		dst = strconv.AppendInt(dst, int64(index), 10)
-		member("data", adapter.Inside(b.Get("data")))
-		return append(dst, '}')
-	}
-	dst = append(dst, detailText+detailFormat+`,"index":`...)
-	dst = strconv.AppendInt(dst, int64(index), 10)
-	member("text", adapter.Inside(b.Get("thinking")))
-	member("signature", adapter.Inside(b.Get("signature")))
-	return append(dst, '}')
+	return reply.AppendThought(dst, index, t)
 }
 
 // arguments is a tool_use block's input as the text the caller expects.
@@ -119,9 +108,4 @@ func arguments(b gjson.Result) string {
 		return adapter.Compact(input)
 	}
 	return "{}"
-}
-
-// appendIndex appends {"index":N of a tool call in a stream.
-func appendIndex(dst []byte, n int) []byte {
-	return strconv.AppendInt(append(dst, `{"index":`...), int64(n), 10)
 }

@@ -4,6 +4,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/prompt"
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/reply"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
@@ -59,6 +60,16 @@ func appendMessage(dst []byte, content gjson.Result) []byte {
 		return true
 	})
 	return m.Append(dst)
+}
+
+// appendDetail appends the entry of reasoning_details for a block of thinking.
+func appendDetail(dst []byte, reasoning gjson.Result, index int) []byte {
+	text, data := reasoning.Get("reasoningText"), reasoning.Get("redactedContent")
+	t := prompt.Thought{Text: adapter.Inside(text.Get("text")), Signature: adapter.Inside(text.Get("signature"))}
+	if t.Redacted = data.Exists(); t.Redacted {
+		t.Text = adapter.Inside(data)
+	}
+	return reply.AppendThought(dst, index, t)
 }
 
 // input is a call's arguments as the text the caller expects.
