@@ -18,30 +18,24 @@ import (
 func (a *Adapter) embed(r *exchange.Request, d *exchange.Deployment) (path string, body []byte, f *exchange.Failure) {
 	var texts []string // raw JSON
 	size := ""         // of a vector, "" for the model's own
-	gjson.ParseBytes(r.Body).ForEach(func(k, v gjson.Result) bool {
-		if v.Type == gjson.Null {
-			return true
-		}
-		switch k.Str {
+	f = adapter.EachMember(r.Body, r.AllowDropped, func(name string, v gjson.Result) (f *exchange.Failure) {
+		switch name {
 		case "model", "user":
 		case "encoding_format":
 			if v.Str != "float" && v.Str != "base64" {
-				f = adapter.Invalid(k.Str, "encoding_format must be float or base64")
+				f = adapter.Invalid(name, "encoding_format must be float or base64")
 			}
 		case "dimensions":
 			if n, err := strconv.ParseInt(v.Raw, 10, 32); v.Type != gjson.Number || err != nil || n < 1 {
-				f = adapter.Invalid(k.Str, "dimensions must be a whole number above 0")
+				f = adapter.Invalid(name, "dimensions must be a whole number above 0")
 			}
 			size = v.Raw
 		case "input":
 			texts, f = inputs(v)
 		default:
-			f = adapter.Unsupported(k.Str, fmt.Sprintf("Gemini models cannot honour %s", adapter.Printable(k.Str)))
+			f = adapter.Unsupported(name, fmt.Sprintf("Gemini models cannot honour %s", adapter.Printable(name)))
 		}
-		if f != nil && f.Kind == exchange.FailUnsupported && adapter.MayDrop(r.AllowDropped, k.Str) {
-			f = nil
-		}
-		return f == nil
+		return f
 	})
 	switch {
 	case f != nil:

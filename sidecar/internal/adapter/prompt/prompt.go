@@ -76,14 +76,7 @@ func Read(r *exchange.Request, vendor string) (*Chat, *exchange.Failure) {
 	if p.Limit = r.MaxOutput; p.Limit == 0 {
 		p.Limit = r.DefaultOutput
 	}
-	var f *exchange.Failure
-	gjson.ParseBytes(r.Body).ForEach(func(k, v gjson.Result) bool {
-		if v.Type != gjson.Null { // every optional member may be null, which means absent
-			f = p.member(k.Str, v)
-		}
-		return f == nil
-	})
-	if f != nil {
+	if f := adapter.EachMember(r.Body, nil, p.member); f != nil { // Cannot knows what may be dropped
 		return nil, f
 	}
 	if p.Messages == nil {
