@@ -49,7 +49,7 @@ func (s *nativeStream) Event(dst, name, data []byte) ([]byte, adapter.Progress) 
 	if !adapter.Valid(data) {
 		out, p, ok := adapter.Glued(dst, data, func(dst, line []byte) ([]byte, adapter.Progress) { return s.Event(dst, nil, line) })
 		if !ok {
-			p = s.broke(invalidAnswer("an event of the provider's stream is not JSON"))
+			p = s.broke(adapter.InvalidAnswer("an event of the provider's stream is not JSON"))
 		}
 		return out, p
 	}
@@ -121,10 +121,10 @@ func (s *nativeStream) flush(dst []byte) []byte {
 // begins takes the start of a block. What the provider's own tools found is as good as a token to who waits.
 func (s *nativeStream) begins(b gjson.Result) bool {
 	kind := b.Get("type").Str
-	n := textSize(inside(b.Get("text"))) + textSize(inside(b.Get("thinking")))
+	n := textSize(adapter.Inside(b.Get("text"))) + textSize(adapter.Inside(b.Get("thinking")))
 	if strings.HasSuffix(kind, "tool_use") {
-		n += textSize(inside(b.Get("name")))
-		if input := compact(b.Get("input")); input != "{}" {
+		n += textSize(adapter.Inside(b.Get("name")))
+		if input := adapter.Compact(b.Get("input")); input != "{}" {
 			n += int64(len(input))
 		}
 	}
@@ -136,7 +136,7 @@ func (s *nativeStream) begins(b gjson.Result) bool {
 func (s *nativeStream) says(d gjson.Result) bool {
 	n := int64(0)
 	for _, name := range [...]string{"text", "thinking", "partial_json", "content"} {
-		n += textSize(inside(d.Get(name)))
+		n += textSize(adapter.Inside(d.Get(name)))
 	}
 	s.delivered += n
 	return n > 0

@@ -1,9 +1,6 @@
 package anthropic
 
 import (
-	"strconv"
-	"strings"
-
 	"github.com/tidwall/gjson"
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
@@ -50,7 +47,7 @@ func (c *counts) update(u gjson.Result) {
 			set(&c.searches, v.Get("web_search_requests"))
 		case "service_tier":
 			if v.Type == gjson.String {
-				c.tier = trimmed(v.Str)
+				c.tier = adapter.Trimmed(v.Str)
 			}
 		case "input_tokens":
 			set(&c.input, v)
@@ -169,26 +166,12 @@ func (c *counts) own() exchange.Tokens {
 	}
 }
 
-// appendUsage appends a usage object in the caller's dialect: prompt tokens with the cached ones, unlike upstream.
-func appendUsage(dst []byte, t exchange.Tokens) []byte {
-	field := func(name string, n int64) {
-		dst = strconv.AppendInt(append(dst, name...), n, 10)
-	}
-	field(`{"prompt_tokens":`, t.Prompt())
-	field(`,"completion_tokens":`, t.Output)
-	field(`,"total_tokens":`, t.Total())
-	field(`,"prompt_tokens_details":{"cached_tokens":`, t.CacheRead)
-	field(`,"cache_write_tokens":`, t.CacheWrite5m+t.CacheWrite1h)
-	field(`},"completion_tokens_details":{"reasoning_tokens":`, t.Reasoning)
-	return append(dst, "}}"...)
-}
-
 // finishReason is the caller's word for the provider's stop reason. Unknown ones are an ordinary stop. Servers that only
 // speak like Anthropic's may call the end of a turn with calls an ordinary one.
-func finishReason(stop string, calls int) string {
+func finishReason(stop string, calls bool) string {
 	switch stop {
 	case "", "end_turn":
-		if calls > 0 {
+		if calls {
 			return "tool_calls"
 		}
 	case "max_tokens", "model_context_window_exceeded":
@@ -199,13 +182,4 @@ func finishReason(stop string, calls int) string {
 		return "content_filter"
 	}
 	return "stop"
-}
-
-// trimmed cuts a provider's text to a length that is fit for an error.
-func trimmed(s string) string {
-	const most = 4096
-	if len(s) > most {
-		s = strings.ToValidUTF8(s[:most], "")
-	}
-	return s
 }

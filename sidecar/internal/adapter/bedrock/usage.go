@@ -1,8 +1,6 @@
 package bedrock
 
 import (
-	"strconv"
-
 	"github.com/tidwall/gjson"
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
@@ -15,7 +13,7 @@ const rawBytesMax = 4 << 10
 // usageOf reads the usage object of an answer, or of a stream's metadata. inputTokens leaves the cached ones out. Cache
 // writes whose duration is not stated are taken for the usual 5 minutes.
 func usageOf(u, tier gjson.Result) exchange.Usage {
-	use := exchange.Usage{Source: exchange.FromEstimate, ServiceTier: trimmed(tier.Get("type").Str)}
+	use := exchange.Usage{Source: exchange.FromEstimate, ServiceTier: adapter.Trimmed(tier.Get("type").Str)}
 	if _, ok := adapter.Count(u.Get("outputTokens")); !ok {
 		return use
 	}
@@ -47,34 +45,12 @@ func usageOf(u, tier gjson.Result) exchange.Usage {
 	return use
 }
 
-// appendUsage appends a usage object in the caller's dialect: prompt tokens with the cached ones, unlike upstream.
-func appendUsage(dst []byte, t exchange.Tokens) []byte {
-	field := func(name string, n int64) {
-		dst = strconv.AppendInt(append(dst, name...), n, 10)
-	}
-	field(`{"prompt_tokens":`, t.Prompt())
-	field(`,"completion_tokens":`, t.Completion())
-	field(`,"total_tokens":`, t.Total())
-	field(`,"prompt_tokens_details":{"cached_tokens":`, t.CacheRead)
-	field(`,"cache_write_tokens":`, t.CacheWrite5m+t.CacheWrite1h)
-	field(`},"completion_tokens_details":{"reasoning_tokens":`, t.Reasoning)
-	return append(dst, "}}"...)
-}
-
-// appendTier appends the service_tier member of an answer or chunk, nothing when the provider named none.
-func appendTier(dst []byte, tier string) []byte {
-	if tier == "" {
-		return dst
-	}
-	return appendString(append(dst, `,"service_tier":`...), tier)
-}
-
 // finishReason is the caller's word for the provider's stop reason. Unknown ones are an ordinary stop, and a turn that
 // ends with calls is none, whatever its model calls it. Reasons that say that the model broke are none: see malformed.
-func finishReason(stop string, calls int) string {
+func finishReason(stop string, calls bool) string {
 	switch stop {
 	case "", "end_turn":
-		if calls > 0 {
+		if calls {
 			return "tool_calls"
 		}
 	case "max_tokens", "model_context_window_exceeded":

@@ -5,12 +5,13 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
 func (c *chat) tools(v gjson.Result) *exchange.Failure {
 	if !v.IsArray() {
-		return invalid("tools", "tools must be an array")
+		return adapter.Invalid("tools", "tools must be an array")
 	}
 	var list []any
 	for i, t := range v.Array() {
