@@ -23,7 +23,7 @@ func ollamaOwn(d *exchange.Deployment) bool {
 
 // ollamaOptions are the members that stand among Ollama's options, by their names there.
 var ollamaOptions = map[string]string{
-	"temperature": "temperature", "top_p": "top_p", "seed": "seed", "stop": "stop",
+	"temperature": "temperature", "top_p": "top_p", "top_k": "top_k", "seed": "seed", "stop": "stop",
 	"frequency_penalty": "frequency_penalty", "presence_penalty": "presence_penalty",
 }
 
