@@ -220,9 +220,19 @@ func (m *mender) audio(v span) {
 	}
 }
 
-// finish mends a finish_reason.
-func (m *mender) finish(v span, calls bool) {
-	if reason, differs := mendFinish(gjson.ParseBytes(m.raw(v)), calls); differs {
-		m.edits.set(v, reason)
+// finish mends the finish_reason v of a choice. A server's own word for it stays beside it, under the name that
+// OpenRouter has for that.
+func (m *mender) finish(choice, v span, calls bool) {
+	reason, differs := mendFinish(gjson.ParseBytes(m.raw(v)), calls)
+	if !differs {
+		return
 	}
+	m.edits.set(v, reason)
+	own := text(m.data, v)
+	if finishReasons[own] == own || find(m.data, choice, nativeFinish).is() { // none, too, is its own word
+		return
+	}
+	m.edits.back(choice, `,"`+nativeFinish+`":`, string(quote(clip(own))))
 }
+
+const nativeFinish = "native_finish_reason"

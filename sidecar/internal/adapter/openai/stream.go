@@ -345,7 +345,7 @@ func (s *stream) choice(v span) (any bool, f *exchange.Failure) {
 	case ends && st.finished:
 		s.edits.set(finish, "null")
 	default:
-		s.finish(finish, len(st.calls) > 0)
+		s.finish(v, finish, len(st.calls) > 0)
 	}
 	if ends {
 		st.finished, s.steady = true, false
