@@ -12,7 +12,8 @@ func supportedProviders() []string {
 	return []string{"openai", "anthropic", "azure", "bedrock", "gemini", "vertex", "compatible"}
 }
 
-// vendors are the servers of provider compatible whose ways the sidecar knows. The table stands there.
+// vendors are the servers of provider compatible whose ways the sidecar knows. The table stands there; TestNamesAreTheSame at the
+// module's root compares the names.
 func vendors() []string {
 	return []string{
 		"vllm", "sglang", "llamacpp", "ollama", "mistral", "groq", "deepseek", "xai", "openrouter", "gemini-openai",
