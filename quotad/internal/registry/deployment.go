@@ -26,6 +26,7 @@ func (m *mapping) readDeployment() *Deployment {
 	base := m.take("base_url")
 	m.with(base, "base_url", parseURL(&d.BaseURL, false))
 	m.with(m.need("model"), "model", parseText(&d.Model))
+	m.with(m.take("base_model"), "base_model", parseText(&d.BaseModel))
 	m.choice("vendor", &d.Vendor, "", vendors()...)
 	m.id("project", &d.Project)
 	m.id("api_version", &d.APIVersion)

@@ -30,7 +30,7 @@ type translation struct {
 }
 
 func newTranslation(r *exchange.Request, d *exchange.Deployment, vertex bool) *translation {
-	t := &translation{r: r, vertex: vertex, how: mindOf(d.Model), swift: isSwift(d.Model)}
+	t := &translation{r: r, vertex: vertex, how: mindOf(d.Base()), swift: isSwift(d.Base())}
 	t.turns.init(t.how == mindLevel, vertex, len(r.Body))
 	return t
 }
