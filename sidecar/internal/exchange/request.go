@@ -63,7 +63,7 @@ type Request struct {
 	Vision        bool
 	Audio         bool   // the prompt holds audio
 	AudioAnswer   bool   // the answer may be spoken
-	ImageAnswer   bool   // the answer may hold images
+	NoImages      bool   // the answer may hold none: models that draw do so unasked
 	WebSearches   int64  // that the provider may make, as far as it is known before
 	ServiceTier   string // asked for; "" or auto leaves it to the provider
 	Speed         string // asked for of Anthropic, as its inference_geo

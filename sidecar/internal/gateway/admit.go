@@ -126,7 +126,7 @@ func (g *Gateway) size(f *flow) reservation {
 	cost := func(output int64) (most exchange.NanoUSD) {
 		ask := exchange.Ask{
 			Prompt: r.input, Output: output, WebSearches: f.req.WebSearches, Terms: f.asked(),
-			InputAudio: f.req.Audio, InputImage: f.req.Vision, OutputAudio: f.req.AudioAnswer, OutputImage: f.req.ImageAnswer,
+			InputAudio: f.req.Audio, InputImage: f.req.Vision, OutputAudio: f.req.AudioAnswer, OutputImage: !f.req.NoImages,
 		}
 		for _, t := range f.targets {
 			p, _, _ := f.rules.Price(f.began, t.Deployment)

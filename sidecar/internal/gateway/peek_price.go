@@ -39,9 +39,10 @@ func peekPrice(r *exchange.Request, name string, v gjson.Result) {
 			r.WebSearches++
 		}
 	case "modalities":
+		r.NoImages = v.IsArray()
 		v.ForEach(func(_, m gjson.Result) bool {
 			r.AudioAnswer = r.AudioAnswer || m.Str == "audio"
-			r.ImageAnswer = r.ImageAnswer || m.Str == "image"
+			r.NoImages = r.NoImages && m.Str != "image"
 			return true
 		})
 	}

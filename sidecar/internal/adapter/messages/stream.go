@@ -129,6 +129,11 @@ func (s *stream) delta(dst []byte, d gjson.Result) ([]byte, bool) {
 			dst = s.piece(s.begin(dst, "text", object{"type": "text", "text": ""}), object{"type": "citations_delta", "citation": c})
 		}
 	}
+	for _, image := range d.Get("images").Array() {
+		if block := drawn(image); block != nil {
+			dst = s.whole(dst, block)
+		}
+	}
 	for _, c := range d.Get("tool_calls").Array() {
 		extra := c.Get("extra_content")
 		if index := c.Get("index").Int(); s.open != "tool_use" || index != s.call {

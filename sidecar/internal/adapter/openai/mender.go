@@ -3,6 +3,7 @@ package openai
 import (
 	"github.com/tidwall/gjson"
 
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
@@ -118,6 +119,8 @@ func (m *mender) speech(v span, p place) (content bool, f *exchange.Failure) {
 			}
 		case "audio":
 			m.audio(val)
+		case "images":
+			m.images(val)
 		}
 		if !keep {
 			m.edits.drop(&c, kept)
@@ -216,6 +219,14 @@ func (m *mender) audio(v span) {
 	}
 	if d := find(m.data, v, "data"); hasText(m.data, d) {
 		m.delivered += int64((d.to-d.from)/audioShare + 1)
+		m.steady = false
+	}
+}
+
+// images counts what was drawn.
+func (m *mender) images(v span) {
+	for c := enter(m.data, v); c.next(); {
+		m.delivered += adapter.DrawnBytes
 		m.steady = false
 	}
 }
