@@ -79,9 +79,15 @@ func TestResponsesOnlyNative(t *testing.T) {
 	chat := &provider{id: "a", dialect: "compatible", answer: fine}
 	native := &provider{id: "b", answer: fineResponse}
 	r := newRig(t, []*provider{chat, native}, nil)
-	a := r.responses(codex + `,"previous_response_id":"resp_1"}`)
-	if a.status != 200 || a.header.Get("x-gw-deployment") != "b" || chat.calls.Load() != 0 || a.header.Get("x-gw-attempts") != "1" {
-		t.Errorf("%d %v %s", a.status, a.header, a.body)
+	for _, member := range []string{
+		`"previous_response_id":"resp_1"`, `"tools":[{"type":"web_search"}]`, `"tools":[{"type":"mcp","server_label":"a"}]`,
+		`"tools":[{"type":"custom","name":"f","format":{"type":"grammar","syntax":"lark","definition":"a"}}]`, `"prompt":{"id":"p"}`, `"truncation":"auto"`,
+	} {
+		a := r.responses(codex + `,` + member + `}`)
+		if a.status != 200 || a.header.Get("x-gw-deployment") != "b" || chat.calls.Load() != 0 || a.header.Get("x-gw-attempts") != "1" ||
+			!strings.Contains(native.lastBody(), member) {
+			t.Errorf("%s: %d %v %s", member, a.status, a.header, a.body)
+		}
 	}
 	if a := r.responses(strings.Replace(codex, `"unknown":{"kept":true},`, "", 1) + `}`); a.header.Get("x-gw-deployment") != "a" {
 		t.Errorf("%d %v %s", a.status, a.header, a.body)

@@ -114,6 +114,8 @@ func (t *translation) member(name string, v gjson.Result) *exchange.Failure {
 		return t.number(name, "temperature", v, 0, 2)
 	case "top_p":
 		return t.number(name, "topP", v, 0, 1)
+	case "top_k":
+		return t.number(name, "topK", v, 1, math.MaxInt32)
 	case "frequency_penalty":
 		return t.number(name, "frequencyPenalty", v, -2, 2)
 	case "presence_penalty":

@@ -36,8 +36,8 @@ func TestRequest(t *testing.T) {
 			contents(`{"role":"user","parts":[{"text":"a"},{"text":"b"}]},{"role":"model","parts":[{"text":"c"},{"text":"no"}]},{"role":"user","parts":[{"text":"d"}]}`),
 		},
 		"sampling": {
-			"gemini-3", hi + `,"temperature":0.5,"top_p":0.9,"seed":-7,"presence_penalty":0.1,"frequency_penalty":-1,"stop":["a","b"],"n":1,"logprobs":true,"top_logprobs":3,"user":"u","store":false,"stream_options":null`,
-			`{"contents":[` + hiTurn + `],"generationConfig":{"temperature":0.5,"topP":0.9,"seed":-7,"presencePenalty":0.1,"frequencyPenalty":-1,"stopSequences":["a","b"],"responseLogprobs":true,"logprobs":3}}`,
+			"gemini-3", hi + `,"temperature":0.5,"top_p":0.9,"top_k":5,"seed":-7,"presence_penalty":0.1,"frequency_penalty":-1,"stop":["a","b"],"n":1,"logprobs":true,"top_logprobs":3,"user":"u","store":false,"stream_options":null`,
+			`{"contents":[` + hiTurn + `],"generationConfig":{"temperature":0.5,"topP":0.9,"topK":5,"seed":-7,"presencePenalty":0.1,"frequencyPenalty":-1,"stopSequences":["a","b"],"responseLogprobs":true,"logprobs":3}}`,
 		},
 		"JSON": {
 			"gemini-3", hi + `,"response_format":{"type":"json_object"}`,

@@ -126,7 +126,7 @@ func TestChatRefuses(t *testing.T) {
 		{with(`"output_format":{"type":"grammar"}`), no, "output_format.type"},
 		{with(`"service_tier":"flex"`), no, "service_tier"},
 		{with(`"speed":"fast"`), no, "speed"},
-		{with(`"mcp_servers":[]`), no, "mcp_servers"},
+		{with(`"mcp_servers":[{"type":"url"}]`), no, "mcp_servers"},
 		{with(`"container":{}`), no, "container"},
 		{with(`"context_management":{"edits":[{"type":"compact_20260112"}]}`), no, "context_management.edits[0]"},
 	} {
@@ -134,7 +134,7 @@ func TestChatRefuses(t *testing.T) {
 			t.Errorf("%s: got %s, %+v, want a fault of %q", row.in, got, f, row.param)
 		}
 	}
-	if got, f := Chat([]byte(with(`"mcp_servers":[]`)), []string{"mcp_servers"}); f != nil || strings.Contains(string(got), "mcp") {
+	if got, f := Chat([]byte(with(`"mcp_servers":[{"type":"url"}]`)), []string{"mcp_servers"}); f != nil || strings.Contains(string(got), "mcp") {
 		t.Errorf("what may be dropped: %s %+v", got, f)
 	}
 }

@@ -21,6 +21,7 @@ type ways struct {
 	stops   bool              // stop must be a list
 	system  bool              // a developer's message is a system's
 	schema  bool              // it cannot hold an answer to a JSON schema
+	plain   bool              // its only tools are functions
 }
 
 // model is a family of models that refuse what others of their vendor take.
@@ -58,10 +59,10 @@ var reasoners = []model{
 }
 
 var (
-	ownWays   = &ways{limit: newCap, models: reasoners, strict: true}
-	azureWays = &ways{limit: newCap, models: reasoners, strict: true, refuses: []string{"web_search_options"}}
+	ownWays   = &ways{limit: newCap, models: reasoners, strict: true, refuses: []string{"top_k"}}
+	azureWays = &ways{limit: newCap, models: reasoners, strict: true, refuses: []string{"top_k", "web_search_options"}}
 	// azureOldWays are the versions of Azure's API before azureNewCap.
-	azureOldWays = &ways{limit: oldCap, models: reasoners, strict: true, refuses: []string{"web_search_options"}, mute: true}
+	azureOldWays = &ways{limit: oldCap, models: reasoners, strict: true, refuses: []string{"top_k", "web_search_options"}, mute: true}
 	// anyWays are those of a server of which nothing is known: it may know only the old name of the cap. All else it judges itself.
 	anyWays = &ways{limit: oldCap}
 )
@@ -72,30 +73,30 @@ const azureNewCap = "2024-09-01"
 // vendors are the servers whose ways are known, by the deployment's vendor. quotad's registry has the same names:
 // TestNamesAreTheSame at the module's root sees to that.
 var vendors = map[string]*ways{
-	"vllm":     {limit: oldCap, refuses: hosted, system: true},
-	"sglang":   {limit: oldCap, refuses: hosted, system: true},
-	"llamacpp": {limit: oldCap, refuses: hosted, stops: true, system: true},
+	"vllm":     {limit: oldCap, refuses: hosted, system: true, plain: true},
+	"sglang":   {limit: oldCap, refuses: hosted, system: true, plain: true},
+	"llamacpp": {limit: oldCap, refuses: hosted, stops: true, system: true, plain: true},
 	"ollama": {
-		limit: oldCap, system: true,
-		refuses: and(hosted, "n", "tool_choice", "parallel_tool_calls", "logit_bias"),
+		limit: oldCap, system: true, plain: true,
+		refuses: and(hosted, "top_k", "n", "tool_choice", "parallel_tool_calls", "logit_bias"),
 	},
 	"mistral": {
-		limit: oldCap, mute: true, strict: true, shortID: true, system: true,
+		limit: oldCap, mute: true, strict: true, shortID: true, system: true, plain: true,
 		names:   map[string]string{"seed": "random_seed", "dimensions": "output_dimension"},
-		refuses: and(hosted, "logprobs", "top_logprobs", "logit_bias"),
+		refuses: and(hosted, "top_k", "logprobs", "top_logprobs", "logit_bias"),
 		forgets: bookkeeping,
 	},
 	"groq": {
-		limit:   newCap,
-		refuses: []string{"n", "logprobs", "top_logprobs", "logit_bias", "prediction", "modalities", "audio", "web_search_options", "verbosity", "moderation", "store"},
+		limit: newCap, plain: true,
+		refuses: []string{"top_k", "n", "logprobs", "top_logprobs", "logit_bias", "prediction", "modalities", "audio", "web_search_options", "verbosity", "moderation", "store"},
 	},
 	"deepseek": {
-		limit: oldCap, schema: true, system: true,
-		refuses: and(hosted, "n", "seed", "logit_bias", "parallel_tool_calls"),
+		limit: oldCap, schema: true, system: true, plain: true,
+		refuses: and(hosted, "top_k", "n", "seed", "logit_bias", "parallel_tool_calls"),
 	},
 	"xai": {
-		limit:   newCap,
-		refuses: []string{"functions", "function_call", "logit_bias", "prediction", "modalities", "audio", "verbosity", "moderation", "store"},
+		limit: newCap, plain: true,
+		refuses: []string{"top_k", "functions", "function_call", "logit_bias", "prediction", "modalities", "audio", "verbosity", "moderation", "store"},
 		models: []model{
 			{prefix: "grok-4-fast-non-reasoning"}, {prefix: "grok-4-1-fast-non-reasoning"},
 			{prefix: "grok-4", refuses: []string{"stop", "frequency_penalty", "presence_penalty"}},
@@ -104,8 +105,8 @@ var vendors = map[string]*ways{
 	},
 	"openrouter": {limit: oldCap},
 	"gemini-openai": {
-		limit:   oldCap,
-		refuses: []string{"logprobs", "top_logprobs", "logit_bias", "functions", "function_call", "prediction", "audio", "web_search_options", "verbosity", "moderation", "store"},
+		limit: oldCap, plain: true,
+		refuses: []string{"top_k", "logprobs", "top_logprobs", "logit_bias", "functions", "function_call", "prediction", "audio", "web_search_options", "verbosity", "moderation", "store"},
 		forgets: bookkeeping,
 	},
 }

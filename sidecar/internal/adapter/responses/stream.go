@@ -72,6 +72,7 @@ func (s *stream) translate(dst []byte) ([]byte, bool) {
 		if v := choice.Get("finish_reason"); v.Type == gjson.String {
 			s.finish = v.Str
 		}
+		s.weigh(choice.Get("logprobs"))
 		if dst, ok = s.delta(dst, choice.Get("delta")); !ok {
 			return dst, false
 		}
