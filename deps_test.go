@@ -46,6 +46,7 @@ var forbidden = []struct{ from, to, why string }{
 	{"bench/fakeprovider", "quotad", "a witness shares no code with the accused"},
 	{"bench/wire/cost", "sidecar", "a witness shares no code with the accused"},
 	{"bench/wire/cost", "quotad", "a witness shares no code with the accused"},
+	{"bench/relay/control", "sidecar", "a yardstick shares no code with what it measures"},
 	{"quotad/internal/pricelist", "quotad/internal/replica", "it reads files, and knows the registry's nouns alone"},
 }
 

@@ -56,7 +56,7 @@ func (m *mender) hole(v span, to *call, count bool) {
 		m.steady = false
 		return
 	}
-	m.holes = append(m.holes, hole{span{v.from + 1, v.to - 1}, to, count})
+	m.holes = append(m.holes, hole{span: inside(v), call: to, count: count})
 }
 
 // replaced counts a text that the gateway puts in itself.

@@ -203,7 +203,7 @@ func manyChoices() []string {
 
 // slowly makes every chunk take the long way.
 func (s *stream) slowly(dst, name, data []byte) ([]byte, adapter.Progress) {
-	s.templates = [templatesMax]template{}
+	s.templates = templates{}
 	return s.Event(dst, name, data)
 }
 
@@ -265,9 +265,9 @@ func TestTemplatesAreUsed(t *testing.T) {
 			s := New().Stream(ask(true), note).(*stream)
 			s.Event(nil, nil, []byte(benchOpening))
 			s.Event(nil, nil, []byte(chunk(1)))
-			_, text, ok := s.templates[0].translate(nil, []byte(chunk(2)))
-			if ok != (want > 0) || text != want {
-				t.Errorf("%d bytes, %v, want %d", text, ok, want)
+			_, got, ok := s.templates.translate(nil, nil, []byte(chunk(2)))
+			if ok != (want > 0) || got.text != want {
+				t.Errorf("%d bytes, %v, want %d", got.text, ok, want)
 			}
 		})
 	}
