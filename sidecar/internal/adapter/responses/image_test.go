@@ -1,0 +1,37 @@
+package responses_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/openai"
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/responses"
+)
+
+// TestImages: what a model draws is an item as OpenAI's own tool leaves it, whole and streamed.
+func TestImages(t *testing.T) {
+	const images = `"images":[{"type":"image_url","image_url":{"url":"data:image/png;base64,QUJD"}},{"image_url":{"url":"https://a.test/b.png"}}]`
+	drawn := func(output gjson.Result) (all []string) {
+		for _, item := range output.Array() {
+			all = append(all, item.Get("type").Str+item.Get("content.0.text").Str+" "+item.Get("output_format").Str+item.Get("result").Str+item.Get("image_url").Str)
+		}
+		return all
+	}
+	names, final, f := play(t, ask(true), chunk(`{"content":"Look"}`, "null"), chunk(`{`+images+`}`, "null"), chunk(`{"content":"there"}`, "null"),
+		chunk(`{}`, `"stop"`), counted)
+	want := []string{"messageLook ", "image_generation_call pngQUJD", "image_generation_call https://a.test/b.png", "messagethere "}
+	if got := drawn(final.Get("output")); f != nil || !slices.Equal(got, want) {
+		t.Errorf("streamed: %q, %+v, want %q", got, f, want)
+	}
+	if n := strings.Count(strings.Join(names, " "), "response.image_generation_call.completed"); n != 2 {
+		t.Errorf("%d were completed in %v", n, names)
+	}
+	whole, _, f := responses.Face{Adapter: openai.New()}.Response(ask(false), []byte(
+		`{"id":"c1","choices":[{"index":0,"message":{"role":"assistant","content":"Look",`+images+`},"finish_reason":"stop"}]}`), note)
+	if got := drawn(gjson.GetBytes(whole, "output")); f != nil || !slices.Equal(got, want[:3]) {
+		t.Errorf("whole: %q, %+v, want %q", got, f, want[:3])
+	}
+}
