@@ -37,6 +37,7 @@ type want struct {
 		Finish  string `json:"finish_reason"`
 	}
 	Calls        []call `json:"tool_calls"`
+	Images       []string
 	Reasoning    string
 	Refusal      string
 	Embeddings   [][]float64

@@ -35,7 +35,7 @@ type Includes struct {
 	AudioIn, ImageIn []string
 	// Completion counts the answer, ReasoningIn: with the reasoning. AudioOut and ImageOut are parts of it.
 	Completion, Reasoning, AudioOut, ImageOut []string
-	ReasoningIn                     bool
+	ReasoningIn                               bool
 	// Total is of everything. What it has more than its parts is output that nobody named, where TotalTells.
 	Total      []string
 	TotalTells bool
