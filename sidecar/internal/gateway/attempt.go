@@ -67,6 +67,8 @@ func (g *Gateway) tryAll(f *flow) (no *refusal, exhausted bool) {
 		call, no := g.prepare(f, c.Deployment)
 		switch {
 		case no == nil:
+		case no.Kind == exchange.FailCancelled:
+			return f.cancelled(), false
 		case no.Kind.Failover():
 			if unfit == nil || unfit.Kind == exchange.FailUnsupported { // our own faults come before the caller's
 				unfit = no
@@ -92,7 +94,7 @@ func (g *Gateway) tryAll(f *flow) (no *refusal, exhausted bool) {
 		switch {
 		case failure == nil:
 			return nil, false
-		case failure.Kind == exchange.FailCancelled:
+		case failure.Kind == exchange.FailCancelled, f.cancel.Cancelled():
 			return f.cancelled(), false
 		case !failure.Kind.Failover():
 			return upstreamFailed(f, failure), false
@@ -161,7 +163,7 @@ func (g *Gateway) prepare(f *flow, d *exchange.Deployment) (adapter.Call, *excha
 	default:
 		call, no := ad.Request(&f.req, d, secret)
 		if no == nil {
-			no = g.Credentials.Authorize(time.Now(), d, secret, &call, hostOf(d.BaseURL))
+			no = g.Credentials.Authorize(&f.cancel, time.Now(), d, secret, &call, hostOf(d.BaseURL))
 		}
 		if no == nil || no.Kind != exchange.FailCredential {
 			return call, no

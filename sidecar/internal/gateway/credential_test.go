@@ -1,10 +1,12 @@
 package gateway
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -48,6 +50,47 @@ func TestTokenTakenBack(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestCallerLeavesBeforeTheToken: who hangs up while a token is fetched is waited for no longer, no other deployment is
+// tried, and nothing of what was reserved stays.
+func TestCallerLeavesBeforeTheToken(t *testing.T) {
+	asked, answer := make(chan struct{}), make(chan struct{})
+	issuer := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		close(asked)
+		<-answer
+	}))
+	t.Cleanup(issuer.Close)
+	defer close(answer) // after all that is asked below
+	entra := func(d *quotav1.Deployment) { d.Credential = "entra" }
+	a := &provider{id: "a", dialect: "azure", model: "gpt", answer: fine, change: entra}
+	b := &provider{id: "b", answer: fine}
+	r := newRig(t, []*provider{a, b}, all(limited(100, 100_000, 50_000, allMoney), pooled(0, plenty)))
+	r.g.Policy.SetSecrets(&quotav1.Credentials{Items: []*quotav1.Credential{{Name: "entra", Secret: []byte(
+		`{"tenant_id":"t","client_id":"c","client_secret":"s","token_uri":"` + issuer.URL + `"}`)}}})
+	ctx, leave := context.WithCancel(t.Context())
+	go func() {
+		<-asked
+		leave()
+	}()
+	req, err := http.NewRequestWithContext(ctx, "POST", r.url+"/v1/chat/completions", strings.NewReader(hello))
+	r.must(err)
+	req.Header.Set("Authorization", "Bearer "+r.key)
+	if resp, err := http.DefaultClient.Do(req); err == nil {
+		_ = resp.Body.Close()
+		t.Fatal("answered")
+	}
+	r.eventually("the reservation is given back", func() bool { return r.g.Lease.Stats().OpenHolds == 0 })
+	if n := r.metric("sluice_refusals_total"); n != 1 {
+		t.Errorf("%v refusals are counted", n)
+	}
+	if left, _, _, _ := r.g.Lease.Remaining(teamMoney); left != allMoney {
+		t.Errorf("%d of the budget is gone", allMoney-left)
+	}
+	if n := a.calls.Load() + b.calls.Load(); n != 0 || len(r.attempts()) != 0 {
+		t.Errorf("%d calls, %d attempts", n, len(r.attempts()))
+	}
+	r.settled()
 }
 
 // TestNoTokenThenAnother: without a token the deployment is passed over.

@@ -278,6 +278,14 @@ func breakersOpen(wait time.Duration) *refusal {
 	}
 }
 
+// notSold: what it would cost is not stated, so that nobody may have it.
+func notSold(alias, param string) *refusal {
+	return &refusal{
+		status: 400, kind: typeInvalid, code: "unsupported_parameter", param: param,
+		message: fmt.Sprintf("no deployment of %q has a price for this %s", alias, param),
+	}
+}
+
 func noCandidate(alias string, reasons string) *refusal {
 	return &refusal{
 		status: 400, kind: typeInvalid, code: "no_deployment", param: "model",

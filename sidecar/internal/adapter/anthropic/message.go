@@ -46,7 +46,7 @@ func (t *translation) message(at place, m gjson.Result) *exchange.Failure {
 	switch m.Get("role").Str {
 	case "system", "developer":
 		return parts(at, m.Get("content"), false, textOnly, func(block []byte) {
-			if t.turns.Any() && takesSystemLater(t.model) {
+			if t.turns.Any() && takesSystemLater(t.base) {
 				t.turns.Block("system", block)
 				return
 			}

@@ -17,6 +17,7 @@ type translation struct {
 	r           *exchange.Request
 	host        *Host
 	model       string
+	base        string // the model that decides what can be asked for
 	strict      bool   // the API version has no temperature and no top_p
 	limit       int64  // max_tokens, 0 when nobody has named one
 	system      []byte // text blocks, comma separated
@@ -34,7 +35,7 @@ type translation struct {
 
 // translate turns the caller's body, which is a valid JSON object, into the provider's.
 func (h *Host) translate(r *exchange.Request, d *exchange.Deployment) ([]byte, *exchange.Failure) {
-	t := translation{r: r, host: h, model: d.Model, strict: h.Version == "" && d.APIVersion >= versionStrict, limit: r.MaxOutput}
+	t := translation{r: r, host: h, model: d.Model, base: d.Base(), strict: h.Version == "" && d.APIVersion >= versionStrict, limit: r.MaxOutput}
 	if t.limit == 0 {
 		t.limit = r.DefaultOutput
 	}
@@ -225,7 +226,7 @@ func (t *translation) responseFormat(v gjson.Result) *exchange.Failure {
 		if !schema.IsObject() {
 			return invalid("response_format.json_schema.schema", "the schema must be an object")
 		}
-		if !knowsFormat(t.model) {
+		if !knowsFormat(t.base) {
 			return unsupported("response_format", "this model cannot be held to a schema")
 		}
 		t.format = `{"type":"json_schema","schema":` + schema.Raw + `}`

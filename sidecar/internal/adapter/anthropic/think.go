@@ -13,7 +13,7 @@ import (
 // reasoningEffort turns the caller's word into what the model understands: a word of its own, or a number of tokens.
 func (t *translation) reasoningEffort(v gjson.Result) *exchange.Failure {
 	const name = "reasoning_effort"
-	how := mindOf(t.model)
+	how := mindOf(t.base)
 	if v.Str == "none" {
 		if how != mindNone {
 			t.thinking = `{"type":"disabled"}`

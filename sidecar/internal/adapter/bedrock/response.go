@@ -35,9 +35,8 @@ func respond(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exch
 	dst = appendTier(dst, use.ServiceTier)
 	dst = append(dst, `,"choices":[{"index":0,"message":`...)
 	dst = appendMessage(dst, content)
-	dst = append(dst, `,"logprobs":null,"finish_reason":"`...)
-	dst = append(dst, finishReason(stop)...)
-	dst = append(dst, `"}],"usage":`...)
+	dst = appendFinish(append(dst, `,"logprobs":null,`...), stop)
+	dst = append(dst, `}],"usage":`...)
 	own, use := a(nil, use, adapter.Delivered{Bytes: int64(len(content.Raw))})
 	dst = append(appendUsage(dst, use.Tokens), `,"x_gateway":`...)
 	return append(append(dst, own...), '}'), use, nil

@@ -223,8 +223,8 @@ func (s *conversation) End(dst []byte) ([]byte, *exchange.Failure) {
 	}
 	dst = s.begin(s.closeCall(dst))
 	dst = appendTier(s.appendStart(dst), s.usage.ServiceTier)
-	dst = append(dst, `,"choices":[{"index":0,"delta":{},"finish_reason":"`...)
-	dst = append(append(dst, finishReason(s.stop)...), `"}]`...)
+	dst = append(dst, `,"choices":[{"index":0,"delta":{},`...)
+	dst = append(appendFinish(dst, s.stop), "}]"...)
 	dst = append(append(dst, s.noUsage()...), "}\n\n"...)
 	if s.req.IncludeUsage {
 		own, u := s.note(nil, s.usage, s.delivered)

@@ -83,6 +83,16 @@ func finishReason(stop string) string {
 	return "stop"
 }
 
+// appendFinish appends the finish_reason member of a choice, and the provider's own word where ours says less.
+func appendFinish(dst []byte, stop string) []byte {
+	dst = append(append(append(dst, `"finish_reason":"`...), finishReason(stop)...), '"')
+	switch stop {
+	case "end_turn", "max_tokens", "tool_use":
+		return dst
+	}
+	return appendString(append(dst, `,"native_finish_reason":`...), trimmed(stop))
+}
+
 // malformed is the failure of an answer whose model did not keep to the form, nil for any other. The tokens are to be
 // paid all the same.
 func malformed(stop string) *exchange.Failure {

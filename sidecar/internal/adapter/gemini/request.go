@@ -17,6 +17,7 @@ import (
 type translation struct {
 	r      *exchange.Request
 	vertex bool
+	draws  bool
 	how    mind
 	swift  bool // a Flash model
 	system []byte
@@ -30,7 +31,7 @@ type translation struct {
 }
 
 func newTranslation(r *exchange.Request, d *exchange.Deployment, vertex bool) *translation {
-	t := &translation{r: r, vertex: vertex, how: mindOf(d.Model), swift: isSwift(d.Model)}
+	t := &translation{r: r, vertex: vertex, draws: draws(d.Base()), how: mindOf(d.Base()), swift: isSwift(d.Base())}
 	t.turns.init(t.how == mindLevel, vertex, len(r.Body))
 	return t
 }
@@ -149,6 +150,8 @@ func (t *translation) member(name string, v gjson.Result) *exchange.Failure {
 		return t.responseFormat(v)
 	case "reasoning_effort":
 		return t.reasoningEffort(v)
+	case "modalities":
+		return t.modalities(v)
 	case "service_tier":
 		return t.serviceTier(v)
 	}

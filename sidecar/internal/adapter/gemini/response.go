@@ -92,6 +92,7 @@ type message struct {
 	choice          int64
 	text, thinking  []byte
 	details, list   []byte // reasoning_details and tool_calls, comma separated
+	images          []byte // the same
 	entries, calls  int
 	size            int64 // of what the caller reads, decoded
 }
@@ -107,9 +108,12 @@ func (m *message) read(parts gjson.Result) {
 			m.calls++
 			return true
 		}
-		escaped := inside(p.Get("text"))
+		escaped, image := inside(p.Get("text")), p.Get("inlineData")
 		m.size += int64(len(p.Get("text").Str))
 		switch {
+		case isDrawn(p, image):
+			m.images = appendImage(appendComma(m.images), image)
+			m.size += adapter.DrawnBytes
 		case escaped == "":
 		case p.Get("thought").Bool():
 			m.thinking = append(m.thinking, escaped...)
@@ -139,6 +143,9 @@ func (m *message) append(dst []byte) []byte {
 	}
 	if m.entries > 0 {
 		dst = append(append(append(dst, `,"reasoning_details":[`...), m.details...), ']')
+	}
+	if len(m.images) > 0 {
+		dst = append(append(append(dst, `,"images":[`...), m.images...), ']')
 	}
 	if m.calls > 0 {
 		dst = append(append(append(dst, `,"tool_calls":[`...), m.list...), ']')

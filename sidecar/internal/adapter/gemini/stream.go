@@ -108,8 +108,13 @@ func (s *stream) candidate(dst []byte, c *choice, v gjson.Result) []byte {
 			dst = s.call(dst, c, call, signature.Str)
 			return true
 		}
-		escaped := inside(p.Get("text"))
+		escaped, image := inside(p.Get("text")), p.Get("inlineData")
 		switch {
+		case isDrawn(p, image):
+			c.thinking = false
+			dst = appendImage(append(s.open(dst, c), `"images":[`...), image)
+			dst = s.close(append(dst, ']'))
+			s.delivered += adapter.DrawnBytes
 		case escaped == "":
 		case p.Get("thought").Bool():
 			dst = s.thought(dst, c, escaped)

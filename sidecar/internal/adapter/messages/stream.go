@@ -131,6 +131,11 @@ func (s *stream) delta(dst []byte, d gjson.Result) ([]byte, bool) {
 			dst = s.piece(s.begin(dst, "text", object{"type": "text", "text": ""}), object{"type": "citations_delta", "citation": c})
 		}
 	}
+	for _, image := range d.Get("images").Array() {
+		if block := drawn(image); block != nil {
+			dst = s.whole(dst, block)
+		}
+	}
 	return s.calls(dst, d.Get("tool_calls"))
 }
 

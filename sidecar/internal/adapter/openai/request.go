@@ -157,7 +157,7 @@ func (q *request) cannot(name string, v span) bool {
 	if len(q.w.models) > 0 && slices.Contains(sampling, name) {
 		effort = text(q.r.Body, find(q.r.Body, q.body, "reasoning_effort"))
 	}
-	return q.w.cannot(name, q.d.Model, effort)
+	return q.w.cannot(name, q.d.Base(), effort)
 }
 
 // askUsage makes stream_options ask for usage: always, and hidden later from a caller that did not ask.

@@ -70,7 +70,8 @@ var (
 // azureNewCap is the first version of Azure's API that has max_completion_tokens and stream_options.
 const azureNewCap = "2024-09-01"
 
-// vendors are the servers whose ways are known, by the deployment's vendor. The names stand in quotad's registry too.
+// vendors are the servers whose ways are known, by the deployment's vendor. quotad's registry has the same names:
+// TestNamesAreTheSame at the module's root sees to that.
 var vendors = map[string]*ways{
 	"vllm":     {limit: oldCap, refuses: hosted, system: true, plain: true},
 	"sglang":   {limit: oldCap, refuses: hosted, system: true, plain: true},

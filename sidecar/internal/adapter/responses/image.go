@@ -7,31 +7,36 @@ import (
 	"github.com/tidwall/gjson"
 )
 
+// kindImage is the item of an image that was drawn: what OpenAI's own tool for that leaves.
 const kindImage = "image_generation_call"
 
-// draw appends an image that the model drew: an item of its own, which comes whole. Chat has it as a data URL.
-func (w *writer) draw(dst []byte, image gjson.Result) []byte {
-	kind, data, ok := strings.Cut(image.Get("image_url.url").Str, ";base64,")
-	format, isImage := strings.CutPrefix(kind, "data:image/")
-	if !ok || !isImage {
+// drawn appends an image of the answer, which comes whole.
+func (w *writer) drawn(dst []byte, url string) []byte {
+	if url == "" {
 		return dst
 	}
-	w.size += len(data)
+	w.size += len(url)
 	dst, it := w.start(w.closeOpen(dst), kindImage, "ig", object{"status": "in_progress", "result": nil})
-	for _, step := range [...]string{"in_progress", "generating", "completed"} {
-		dst = w.event(dst, "response."+kindImage+"."+step, it.at)
+	dst = w.event(dst, "response."+kindImage+".in_progress", it.at)
+	done := object{"status": statusDone, "result": nil}
+	if media, data, ok := strings.Cut(strings.TrimPrefix(url, "data:image/"), ";base64,"); ok {
+		done["result"], done["output_format"] = data, media
+	} else {
+		done["image_url"] = url // the item has no member for what is not in it
 	}
-	return w.finished(dst, it, object{"status": statusDone, "result": data, "output_format": format})
+	return w.finished(w.event(dst, "response."+kindImage+".completed", it.at), it, done)
 }
 
-// drawn takes an image that the model drew earlier. Chat's assistants say only text, so it is shown to the model.
-func (c *conversation) drawn(v gjson.Result) {
-	data := v.Get("result").Str
-	if data == "" {
+// image takes an image that was drawn earlier. Chat's assistants say only text, so it is shown to the model.
+func (c *conversation) image(v gjson.Result) {
+	url := v.Get("image_url").Str
+	if data := v.Get("result").Str; data != "" {
+		url = "data:image/" + cmp.Or(v.Get("output_format").Str, formatOf(data)) + ";base64," + data
+	}
+	if url == "" {
 		return // it came to nothing
 	}
 	c.end()
-	url := "data:image/" + cmp.Or(v.Get("output_format").Str, formatOf(data)) + ";base64," + data
 	c.list = append(c.list, object{"role": "user", "content": []any{
 		object{"type": "text", "text": "The image that you drew:"}, object{"type": "image_url", "image_url": object{"url": url}},
 	}})

@@ -1,6 +1,8 @@
 package responses_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/tidwall/gjson"
@@ -9,30 +11,42 @@ import (
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/responses"
 )
 
-// TestImages: what a model draws is an item, and comes back to it.
+// TestImages: what a model draws is an item as OpenAI's own tool leaves it, whole and streamed.
 func TestImages(t *testing.T) {
-	const images = `[{"type":"image_url","image_url":{"url":"data:image/jpeg;base64,/9j/4A=="}},{"type":"image_url","image_url":{"url":"data:image/webp;base64,UklG"}}]`
-	events := eventsOf(t, ask(true), chunk(`{"content":"Here: "}`, "null"), chunk(`{"images":`+images+`}`, "null"), chunk(`{"content":"two."}`, `"stop"`), counted, "[DONE]")
-	final := follow(t, events)
-	out, _, f := responses.Face{Adapter: openai.New()}.Response(ask(false),
-		[]byte(`{"id":"c1","choices":[{"index":0,"message":{"role":"assistant","content":"Here: ","images":`+images+`},"finish_reason":"stop"}]}`), note)
+	const images = `"images":[{"type":"image_url","image_url":{"url":"data:image/png;base64,QUJD"}},{"image_url":{"url":"https://a.test/b.png"}}]`
+	drawn := func(output gjson.Result) (all []string) {
+		for _, item := range output.Array() {
+			all = append(all, item.Get("type").Str+item.Get("content.0.text").Str+" "+item.Get("output_format").Str+item.Get("result").Str+item.Get("image_url").Str)
+		}
+		return all
+	}
+	names, final, f := play(t, ask(true), chunk(`{"content":"Look"}`, "null"), chunk(`{`+images+`}`, "null"), chunk(`{"content":"there"}`, "null"),
+		chunk(`{}`, `"stop"`), counted)
+	want := []string{"messageLook ", "image_generation_call pngQUJD", "image_generation_call https://a.test/b.png", "messagethere "}
+	if got := drawn(final.Get("output")); f != nil || !slices.Equal(got, want) {
+		t.Errorf("streamed: %q, %+v, want %q", got, f, want)
+	}
+	if n := strings.Count(strings.Join(names, " "), "response.image_generation_call.completed"); n != 2 {
+		t.Errorf("%d were completed in %v", n, names)
+	}
+	whole, _, f := responses.Face{Adapter: openai.New()}.Response(ask(false), []byte(
+		`{"id":"c1","choices":[{"index":0,"message":{"role":"assistant","content":"Look",`+images+`},"finish_reason":"stop"}]}`), note)
+	if got := drawn(gjson.GetBytes(whole, "output")); f != nil || !slices.Equal(got, want[:3]) {
+		t.Errorf("whole: %q, %+v, want %q", got, f, want[:3])
+	}
+}
+
+// TestImagesComeBack: a model sees again what it drew.
+func TestImagesComeBack(t *testing.T) {
+	_, final, f := play(t, ask(true), chunk(`{"images":[{"image_url":{"url":"data:image/avif;base64,QUJD"}},{"image_url":{"url":"https://a.test/b.png"}}]}`, `"stop"`), counted, "[DONE]")
 	if f != nil {
 		t.Fatal(f)
 	}
-	for _, r := range []gjson.Result{final, gjson.ParseBytes(out)} {
-		for i, want := range []string{`jpeg completed /9j/4A==`, `webp completed UklG`} {
-			item := r.Get("output").Array()[1+i]
-			if got := item.Get("output_format").Str + " " + item.Get("status").Str + " " + item.Get("result").Str; got != want || item.Get("type").Str != "image_generation_call" {
-				t.Errorf("got %s, want %s", item.Raw, want)
-			}
-		}
-	}
-	if final.Get("output.3.content.0.text").Str != "two." {
-		t.Errorf("output %s", final.Get("output").Raw)
-	}
-	chat, f := responses.Chat([]byte(`{"model":"m","input":[{"role":"user","content":"draw"},{"type":"image_generation_call","id":"ig_1","result":"iVBO"},`+
-		final.Get("output.1").Raw+`,{"type":"image_generation_call","id":"ig_2","result":null},{"role":"user","content":"larger"}]}`), nil)
-	if got := gjson.GetBytes(chat, "messages.#.content.1.image_url.url").Raw; f != nil || got != `["data:image/png;base64,iVBO","data:image/jpeg;base64,/9j/4A=="]` {
+	items := `[{"role":"user","content":"draw"},` + strings.Trim(final.Get("output").Raw, "[]") +
+		`,{"type":"image_generation_call","id":"ig_1","result":"/9j/4A=="},{"type":"image_generation_call","id":"ig_2","result":null},{"role":"user","content":"larger"}]`
+	chat, f := responses.Chat([]byte(`{"model":"m","input":`+items+`}`), nil)
+	want := `["data:image/avif;base64,QUJD","https://a.test/b.png","data:image/jpeg;base64,/9j/4A=="]`
+	if got := gjson.GetBytes(chat, "messages.#.content.1.image_url.url").Raw; f != nil || got != want || gjson.GetBytes(chat, "messages.#").Int() != 5 {
 		t.Errorf("%+v %s", f, chat)
 	}
 }

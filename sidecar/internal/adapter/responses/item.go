@@ -69,7 +69,7 @@ func (c *conversation) item(at string, v gjson.Result) *exchange.Failure {
 	case "function_call_output", "custom_tool_call_output":
 		return c.output(at, v)
 	case kindImage:
-		c.drawn(v)
+		c.image(v)
 	case "item_reference":
 		return unsupported(at+".id", "answers are not stored here: send the item itself instead of a reference to it "+
 			"(clients do when they ask with store: false)")

@@ -110,8 +110,8 @@ func (w *writer) delta(dst []byte, d gjson.Result) ([]byte, bool) {
 	}
 	dst = w.cite(dst, d.Get("annotations"))
 	d.Get("images").ForEach(func(_, image gjson.Result) bool {
-		dst = w.draw(dst, image)
-		return w.size <= textMax
+		dst = w.drawn(dst, image.Get("image_url.url").Str)
+		return true
 	})
 	ok := true
 	next := int64(0) // a complete message has no indices
