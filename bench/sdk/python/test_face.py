@@ -1,4 +1,4 @@
-"""The Responses API, whose stream helper and typed answers are strict about what a stream says and in which order."""
+"""What the Responses API has and chat has not, or has otherwise: custom tools, logprobs, what is stored."""
 
 import unittest
 
@@ -24,22 +24,7 @@ def drained(client, **request):
         return events, stream.get_final_response()
 
 
-class Responses(unittest.TestCase):
-    def test_text(self):
-        for model in CHAT_MODELS:
-            with self.subTest(model):
-                client = App().client
-                ask = {"model": model, "input": "[[tokens=20 reasoning=3]] hello", "instructions": "be brief", "store": False}
-                events, final = drained(client, **ask)
-                whole = client.responses.create(**ask)
-                said = "".join(e.delta for e in events if e.type == "response.output_text.delta")
-                self.assertEqual([said, final.output_text], [whole.output_text] * 2)
-                self.assertEqual([e.sequence_number for e in events], list(range(len(events))))
-                self.assertEqual([final.status, whole.status], ["completed"] * 2)
-                for got in (final, whole):
-                    self.assertEqual([i.type for i in got.output], ["reasoning", "message"])
-                    self.assertEqual((got.usage.output_tokens, got.usage.output_tokens_details.reasoning_tokens), (23, 3))
-
+class Face(unittest.TestCase):
     def test_tools(self):
         for model in CHAT_MODELS:
             with self.subTest(model):
@@ -59,15 +44,6 @@ class Responses(unittest.TestCase):
                     {"type": "function_call_output", "call_id": final.output[1].call_id, "output": "sunny"},
                 ])
                 self.assertTrue(again.output_text)
-
-    def test_cut_short(self):
-        for model in CHAT_MODELS:
-            with self.subTest(model):
-                ask = {"model": model, "input": "[[tokens=30]] hello", "max_output_tokens": 16}
-                with App().client.responses.stream(**ask) as stream:  # whose helper waits for complete ones
-                    final = list(stream)[-1].response
-                self.assertEqual((final.status, final.incomplete_details.reason), ("incomplete", "max_output_tokens"))
-                self.assertEqual((final.usage.output_tokens, len(final.output_text.split())), (16, 16))
 
     def test_logprobs(self):
         ask = {"model": "chat", "input": "[[tokens=4]] hello", "include": ["message.output_text.logprobs"], "top_logprobs": 2}
