@@ -36,7 +36,9 @@ func (c *conversation) image(v gjson.Result) {
 	if url == "" {
 		return // it came to nothing
 	}
-	c.end()
+	if c.turn != nil && len(c.turn.calls) == 0 {
+		c.end() // calls are followed by nothing but their outputs: an image among them goes before
+	}
 	c.list = append(c.list, object{"role": "user", "content": []any{
 		object{"type": "text", "text": "The image that you drew:"}, object{"type": "image_url", "image_url": object{"url": url}},
 	}})

@@ -49,4 +49,9 @@ func TestImagesComeBack(t *testing.T) {
 	if got := gjson.GetBytes(chat, "messages.#.content.1.image_url.url").Raw; f != nil || got != want || gjson.GetBytes(chat, "messages.#").Int() != 5 {
 		t.Errorf("%+v %s", f, chat)
 	}
+	chat, f = responses.Chat([]byte(`{"model":"m","input":[{"role":"user","content":"draw"},{"role":"assistant","content":"so"},{"type":"function_call","call_id":"c","name":"f","arguments":"{}"},`+
+		`{"type":"image_generation_call","result":"QUJD"},{"type":"function_call_output","call_id":"c","output":"1"}]}`), nil)
+	if got := gjson.GetBytes(chat, "messages.#.role").Raw; f != nil || got != `["user","user","assistant","tool"]` {
+		t.Errorf("beside a call: %+v %s", f, chat)
+	}
 }
