@@ -47,12 +47,12 @@ func reported(detail gjson.Result) *exchange.Failure {
 // failureOf makes the failure of a status and the provider's error object, which may be missing.
 func failureOf(status int, detail gjson.Result) *exchange.Failure {
 	f := &exchange.Failure{
-		Kind: kindOf(status), Status: status, Type: typeOf(status),
-		Code:    trimmed(detail.Get("status").Str),
-		Message: trimmed(detail.Get("message").Str),
+		Kind: adapter.KindOf(status), Status: status, Type: typeOf(status),
+		Code:    adapter.Trimmed(detail.Get("status").Str),
+		Message: adapter.Trimmed(detail.Get("message").Str),
 	}
 	if f.Message == "" && detail.Type == gjson.String {
-		f.Message = trimmed(detail.Str)
+		f.Message = adapter.Trimmed(detail.Str)
 	}
 	if f.Message == "" {
 		f.Message = fmt.Sprintf("the provider answered with status %d", status)
@@ -62,34 +62,17 @@ func failureOf(status int, detail gjson.Result) *exchange.Failure {
 		case strings.HasSuffix(kind, ".RetryInfo"):
 			f.RetryAfter = adapter.Until(d.Get("retryDelay").Str, adapter.Date(func(string) string { return "" }))
 		case strings.HasSuffix(kind, ".ErrorInfo") && d.Get("reason").Str != "":
-			f.Code = trimmed(d.Get("reason").Str)
+			f.Code = adapter.Trimmed(d.Get("reason").Str)
 		}
 		return true
 	})
+	if status == 499 { // cancelled it was by the provider
+		f.Kind = exchange.FailOverloaded
+	}
 	if f.Kind == exchange.FailRequest {
 		refineRequest(f, detail.Get("status").Str)
 	}
 	return f
-}
-
-func kindOf(status int) exchange.FailureKind {
-	switch {
-	case status == 401, status == 402, status == 403:
-		return exchange.FailCredential
-	case status == 404, status == 405:
-		return exchange.FailNotFound
-	case status == 408:
-		return exchange.FailTimeout
-	case status == 409, status == 499: // a conflict passes; cancelled it was by the provider
-		return exchange.FailOverloaded
-	case status == 429:
-		return exchange.FailRateLimited
-	case status >= 400 && status < 500:
-		return exchange.FailRequest
-	case status >= 500:
-		return exchange.FailOverloaded
-	}
-	return exchange.FailInvalid // a redirect, for example: it is not followed with a key
 }
 
 // typeOf is OpenAI's type of an error with that status. The provider has none.
