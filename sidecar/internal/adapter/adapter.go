@@ -52,6 +52,13 @@ type Adapter interface {
 	Failure(status int, h Header, body []byte) *exchange.Failure
 }
 
+// Namer is an Adapter that calls members of a request otherwise than the chat dialect does, by the deployment.
+type Namer interface {
+	// Sent is the chat dialect's name of the param that a failure of a deployment's server names. What the caller itself
+	// called so keeps the name.
+	Sent(r *exchange.Request, d *exchange.Deployment, param string) string
+}
+
 // Chooser is an Adapter of a provider that has models of several makers, some with dialects of their own.
 type Chooser interface {
 	// For returns the adapter that serves a deployment in the place of this one. It may be a Speaker.

@@ -232,6 +232,14 @@ func (g *Gateway) adapterFor(f *flow, d *exchange.Deployment) (ad adapter.Adapte
 	return messages.Face{Adapter: ad}, false
 }
 
+// inChat is a param that a deployment's server named, by the name it has in chat.
+func (g *Gateway) inChat(f *flow, d *exchange.Deployment, param string) string {
+	if n, ok := g.Adapters[d.Provider].(adapter.Namer); ok && param != "" && f.req.Body != nil {
+		return n.Sent(&f.req, d, param)
+	}
+	return param
+}
+
 // try is one attempt at one deployment. It returns nil once the answer is on its way to the caller.
 func (g *Gateway) try(f *flow, d *exchange.Deployment, call adapter.Call) *exchange.Failure {
 	start, number := time.Now(), len(f.tried)+1
@@ -252,6 +260,7 @@ func (g *Gateway) try(f *flow, d *exchange.Deployment, call adapter.Call) *excha
 	}
 	g.hear(d, ans, failure, start)
 	if failure != nil {
+		failure.Param = g.inChat(f, d, failure.Param)
 		g.failRented(f, ans, failure)
 		g.Route.Report(time.Now(), d.ID, failure)
 		f.tried = append(f.tried, attempt{d.ID, failure.Kind, failure.Status, failure.Message})

@@ -107,6 +107,33 @@ func TestNoTokenThenAnother(t *testing.T) {
 	}
 }
 
+// TestParamInTheCallersWords: a member that went out under another name comes back under the caller's.
+func TestParamInTheCallersWords(t *testing.T) {
+	detail := func(param string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(422)
+			_, _ = io.WriteString(w, `{"object":"error","message":{"detail":[{"loc":["body","`+param+`"],"msg":"must be less"}]},"type":"invalid_request_error"}`)
+		}
+	}
+	for name, c := range map[string]struct{ vendor, dialect, theirs, members, want string }{
+		"renamed on the way":      {"mistral", "compatible", "random_seed", `"seed":-1`, "seed"},
+		"the caller's own word":   {"mistral", "compatible", "random_seed", `"random_seed":-1`, "random_seed"},
+		"nobody renamed it":       {"vllm", "compatible", "random_seed", `"seed":-1`, "random_seed"},
+		"the cap":                 {"mistral", "compatible", "max_tokens", `"max_completion_tokens":5`, "max_completion_tokens"},
+		"the cap, newly named":    {"", "openai", "max_completion_tokens", `"max_tokens":5`, "max_tokens"},
+		"who the user is":         {"vllm", "compatible", "safety_identifier", `"user":"u"`, "user"},
+		"something inside of one": {"mistral", "compatible", `random_seed","int`, `"seed":-1`, "seed.int"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &provider{id: "a", dialect: c.dialect, answer: detail(c.theirs), change: func(d *quotav1.Deployment) { d.Vendor = c.vendor }}
+			a := newRig(t, []*provider{p}, nil).chat(with(c.members))
+			if a.status != 400 || a.get("error.param").Str != c.want || p.calls.Load() != 1 {
+				t.Errorf("%d after %d calls, %s, want %s", a.status, p.calls.Load(), a.body, c.want)
+			}
+		})
+	}
+}
+
 // TestVendorThatCannot: what the first target's vendor cannot honour goes to the next, and is named when there is none.
 func TestVendorThatCannot(t *testing.T) {
 	mistral := func(d *quotav1.Deployment) { d.Vendor = "mistral" }

@@ -216,11 +216,7 @@ func peekMessage(r *exchange.Request, m gjson.Result) {
 		v.ForEach(func(_, part gjson.Result) bool {
 			switch part.Get("type").Str {
 			case "file":
-				if data := part.Get("file.file_data").Raw; data != "" {
-					r.InputExtra += fileTokens(len(data))
-				} else {
-					r.InputExtra += unseenTokens
-				}
+				peekFile(r, part.Get("file.file_data").Str)
 			case "image_url":
 				r.Vision = true
 				r.InputExtra += imageTokens

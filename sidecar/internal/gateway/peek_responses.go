@@ -81,11 +81,7 @@ func peekPart(r *exchange.Request, part gjson.Result) {
 		r.Vision = true
 		r.InputExtra += imageTokens
 	case "input_file":
-		if data := part.Get("file_data").Raw; data != "" {
-			r.InputExtra += fileTokens(len(data))
-		} else {
-			r.InputExtra += unseenTokens
-		}
+		peekFile(r, part.Get("file_data").Str)
 	default:
 		r.InputBytes += int64(len(part.Raw))
 	}

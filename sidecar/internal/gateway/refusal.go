@@ -255,7 +255,7 @@ func upstreamFailed(fl *flow, f *exchange.Failure) *refusal {
 	return r
 }
 
-// asSent is a member's name as the caller wrote it: the cap on output has two names, and providers know one.
+// asSent is a member's name as the caller wrote it: some have two names, and providers know one.
 func asSent(r *exchange.Request, param string) string {
 	switch r.Dialect {
 	case exchange.MessagesDialect:
@@ -263,12 +263,16 @@ func asSent(r *exchange.Request, param string) string {
 	case exchange.ResponsesDialect:
 		return responses.Param(param)
 	}
-	const old, now = "max_tokens", "max_completion_tokens"
-	other := map[string]string{old: now, now: old}[param]
+	other := namesakes[param]
 	if other == "" || gjson.GetBytes(r.Body, param).Exists() || !gjson.GetBytes(r.Body, other).Exists() {
 		return param
 	}
 	return other
+}
+
+// namesakes are members that say the same.
+var namesakes = map[string]string{
+	"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens", "user": "safety_identifier", "safety_identifier": "user",
 }
 
 func breakersOpen(wait time.Duration) *refusal {

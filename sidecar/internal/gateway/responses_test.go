@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sluice-gateway/sluice/sidecar/internal/estimate"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 	"github.com/tidwall/gjson"
 )
@@ -129,7 +130,7 @@ func TestPeekResponses(t *testing.T) {
 		t.Fatalf("%+v", *bad)
 	}
 	if r.Model != "m" || !r.Stream || !r.IncludeUsage || r.MaxOutput != 20 || r.Thinking == 0 || !r.Tools || !r.JSONSchema || !r.Vision ||
-		r.Feature != "search" || r.UserSHA256 != hashUser("u1") || r.Messages != 4 || r.InputExtra != 2*imageTokens+unseenTokens || r.InputBytes < 100 || r.InputBytes > 1000 {
+		r.Feature != "search" || r.UserSHA256 != hashUser("u1") || r.Messages != 4 || r.InputExtra != 2*imageTokens+estimate.UnseenTokens || r.InputBytes < 100 || r.InputBytes > 1000 {
 		t.Errorf("%+v", r)
 	}
 	for param, body := range map[string]string{

@@ -240,8 +240,8 @@ func runStream(t *testing.T, body []byte, size int) (seen, exchange.Usage, *exch
 		return seen{}, st.Usage(), f
 	}
 	got, text := readStream(t, out)
-	if text != st.delivered {
-		t.Errorf("delivered %d bytes, counted %d", text, st.delivered)
+	if text != st.Delivered().Bytes {
+		t.Errorf("delivered %d bytes, counted %d", text, st.Delivered().Bytes)
 	}
 	return got, st.Usage(), nil
 }

@@ -53,7 +53,7 @@ func (s *nativeStream) Event(dst, name, data []byte) ([]byte, adapter.Progress) 
 		return dst, adapter.Progress{}
 	}
 	if !adapter.Valid(data) {
-		return dst, s.broke(invalidAnswer("an event of the provider's stream is not JSON"))
+		return dst, s.broke(adapter.InvalidAnswer("an event of the provider's stream is not JSON"))
 	}
 	ev := gjson.ParseBytes(data)
 	kind := ev.Get("type").Str
@@ -125,10 +125,10 @@ func (s *nativeStream) flush(dst []byte) []byte {
 // begins takes the start of a block. What the provider's own tools found is as good as a token to who waits.
 func (s *nativeStream) begins(b gjson.Result) bool {
 	kind := b.Get("type").Str
-	n := textSize(inside(b.Get("text"))) + textSize(inside(b.Get("thinking")))
+	n := textSize(adapter.Inside(b.Get("text"))) + textSize(adapter.Inside(b.Get("thinking")))
 	if strings.HasSuffix(kind, "tool_use") {
-		n += textSize(inside(b.Get("name")))
-		if input := compact(b.Get("input")); input != "{}" {
+		n += textSize(adapter.Inside(b.Get("name")))
+		if input := adapter.Compact(b.Get("input")); input != "{}" {
 			n += int64(len(input))
 		}
 	}
@@ -140,7 +140,7 @@ func (s *nativeStream) begins(b gjson.Result) bool {
 func (s *nativeStream) says(d gjson.Result) bool {
 	n := int64(0)
 	for _, name := range [...]string{"text", "thinking", "partial_json", "content"} {
-		n += textSize(inside(d.Get(name)))
+		n += textSize(adapter.Inside(d.Get(name)))
 	}
 	s.delivered += n
 	return n > 0

@@ -225,9 +225,9 @@ func TestRequestRefused(t *testing.T) {
 			if f == nil {
 				t.Fatalf("accepted as %s", call.Body)
 			}
-			code := codeInvalid
+			code := adapter.CodeInvalid
 			if row.kind == no {
-				code = codeUnsupported
+				code = adapter.CodeUnsupported
 			}
 			if f.Kind != row.kind || f.Param != row.param || f.Code != code || f.Message == "" ||
 				f.Type != "invalid_request_error" {
@@ -245,11 +245,11 @@ func TestEmbeddingsRefused(t *testing.T) {
 }
 
 func TestToolID(t *testing.T) {
-	if got := toolID("call_A-1"); got != "call_A-1" {
+	if got := adapter.FitCallID("call_A-1"); got != "call_A-1" {
 		t.Error(got)
 	}
-	a, b := toolID("functions.x:0"), toolID("functions_x.0")
-	if a == b || a != toolID("functions.x:0") || !strings.HasPrefix(a, "functions_x_0_") {
+	a, b := adapter.FitCallID("functions.x:0"), adapter.FitCallID("functions_x.0")
+	if a == b || a != adapter.FitCallID("functions.x:0") || !strings.HasPrefix(a, "functions_x_0_") {
 		t.Errorf("%q and %q", a, b)
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/reply"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
-	"github.com/sluice-gateway/sluice/sidecar/internal/sse"
 )
 
 // blockKind is what the open content block means to the caller.
@@ -23,12 +23,10 @@ const (
 
 // stream translates one event stream. Blocks do not interleave, so one open block is all there is to remember.
 type stream struct {
-	req  *exchange.Request
-	note adapter.Annotate
+	reply.Chunks
 
 	// head and tail stand around every delta; they are made once, for they are most of every chunk.
 	head, tail []byte
-	id         string
 
 	block     blockKind
 	index     int64  // upstream's, of the open block
@@ -38,53 +36,31 @@ type stream struct {
 	thoughts  int    // blocks of thinking so far
 	detailed  bool   // the entry of the open one has begun
 
-	begun     bool           // the role chunk was appended
-	stop      string         // upstream's stop reason, "" while there is none
-	stopNote  []byte         // what else is to be said of it, see appendStop
-	broken    bool           // an error was reported
-	ended     bool           // End succeeded
-	final     bool           // message_delta stated the output tokens
-	told      exchange.Usage // what the usage chunk said; no Source before
-	counts    counts
-	delivered int64
-	pieces    int64 // events that delivered something
+	begun    bool   // the role chunk was appended
+	stop     string // upstream's stop reason, "" while there is none
+	stopNote []byte // what else is to be said of it, see appendStop
+	ended    bool   // End succeeded
+	final    bool   // message_delta stated the output tokens
+	counts   counts
 }
 
 func newStream(r *exchange.Request, a adapter.Annotate) *stream {
-	s := &stream{req: r, note: a, id: r.ID}
+	s := &stream{Chunks: reply.NewChunks(r, a)}
 	s.frame()
 	return s
 }
 
 // frame makes head and tail anew.
 func (s *stream) frame() {
-	s.head = append(s.appendStart(s.head[:0]), `,"choices":[{"index":0,"delta":{`...)
-	s.tail = append(s.tail[:0], `},"finish_reason":null}]`...)
-	s.tail = append(s.tail, s.noUsage()...)
-	s.tail = append(s.tail, "}\n\n"...)
-}
-
-// noUsage is the member that every chunk but the last has when the caller asked for usage.
-func (s *stream) noUsage() string {
-	if s.req.IncludeUsage {
-		return `,"usage":null`
-	}
-	return ""
-}
-
-// appendStart appends the event up to the members that differ between chunks.
-func (s *stream) appendStart(dst []byte) []byte {
-	dst = appendString(append(dst, `data: {"id":`...), s.id)
-	// The provider states no time, and there is no clock here.
-	dst = strconv.AppendInt(append(dst, `,"object":"chat.completion.chunk","created":`...), s.req.CreatedUnix, 10)
-	return appendString(append(dst, `,"model":`...), s.req.Model)
+	s.head = append(s.Open(s.head[:0]), `,"choices":[{"index":0,"delta":{`...)
+	s.tail = s.Close(append(s.tail[:0], `},"finish_reason":null}]`...))
 }
 
 // Event takes one upstream event.
 func (s *stream) Event(dst, name, data []byte) ([]byte, adapter.Progress) {
 	dst, p := s.event(dst, name, data)
 	if p.Real {
-		s.pieces++
+		s.Sent.Pieces++
 	}
 	return dst, p
 }
@@ -97,7 +73,7 @@ func (s *stream) event(dst, name, data []byte) ([]byte, adapter.Progress) {
 		return dst, adapter.Progress{} // proxies that think this is OpenAI's dialect append it
 	}
 	if !adapter.Valid(data) {
-		return dst, s.broke(invalidAnswer("an event of the provider's stream is not JSON"))
+		return dst, s.Broke(adapter.InvalidAnswer("an event of the provider's stream is not JSON"))
 	}
 	ev := gjson.ParseBytes(data)
 	kind := ev.Get("type").Str
@@ -105,9 +81,9 @@ func (s *stream) event(dst, name, data []byte) ([]byte, adapter.Progress) {
 		kind = string(name)
 	}
 	if detail := ev.Get("error"); kind == "error" || detail.IsObject() {
-		return dst, s.broke(reported(detail))
+		return dst, s.Broke(reported(detail))
 	}
-	before, delivered := len(dst), s.delivered
+	before, delivered := len(dst), s.Sent.Bytes
 	var f *exchange.Failure
 	switch kind {
 	case "message_start":
@@ -130,21 +106,16 @@ func (s *stream) event(dst, name, data []byte) ([]byte, adapter.Progress) {
 		return dst, adapter.Progress{Done: true}
 	}
 	if f != nil {
-		return dst[:before], s.broke(f)
+		return dst[:before], s.Broke(f)
 	}
 	// A signature or encrypted thinking alone is nothing that a caller would miss.
-	return dst, adapter.Progress{Real: s.delivered > delivered}
-}
-
-func (s *stream) broke(f *exchange.Failure) adapter.Progress {
-	s.broken = true
-	return adapter.Progress{Failure: f}
+	return dst, adapter.Progress{Real: s.Sent.Bytes > delivered}
 }
 
 func (s *stream) start(m gjson.Result) {
 	s.counts.update(m.Get("usage"))
 	if id := m.Get("id").Str; id != "" && !s.begun {
-		s.id = id
+		s.ID = id
 		s.frame()
 	}
 }
@@ -173,10 +144,9 @@ func (s *stream) open(dst []byte, ev gjson.Result) []byte {
 		s.block, s.callArgs, s.callInput = blockTool, false, arguments(b)
 		dst = s.begin(dst)
 		dst = appendIndex(append(append(dst, s.head...), `"tool_calls":[`...), s.calls)
-		dst = appendString(append(dst, `,"id":`...), b.Get("id").Str)
-		dst = appendString(append(dst, `,"type":"function","function":{"name":`...), b.Get("name").Str)
-		dst = append(append(dst, `,"arguments":""}}]`...), s.tail...)
-		s.delivered += int64(len(b.Get("name").Str))
+		dst = reply.AppendCall(append(dst, ','), b.Get("id").Str, b.Get("name").Str, "")
+		dst = append(append(dst, `}]`...), s.tail...)
+		s.Sent.Bytes += int64(len(b.Get("name").Str))
 		s.calls++
 	default:
 		s.block = blockSkipped
@@ -187,7 +157,7 @@ func (s *stream) open(dst []byte, ev gjson.Result) []byte {
 // closeBlock ends the open block. A call without any argument bytes has no arguments, which is {} and not "".
 func (s *stream) closeBlock(dst []byte) []byte {
 	if s.block == blockTool && !s.callArgs {
-		escaped := appendString(nil, s.callInput)
+		escaped := adapter.AppendString(nil, s.callInput)
 		dst = s.arguments(dst, escaped[1:len(escaped)-1], int64(len(s.callInput)))
 	}
 	s.block = blockNone
@@ -207,12 +177,12 @@ func (s *stream) delta(dst []byte, ev gjson.Result) ([]byte, *exchange.Failure) 
 	case "signature_delta":
 		return s.sign(dst, d.Get("signature")), nil
 	case "input_json_delta":
-		fragment := inside(d.Get("partial_json"))
+		fragment := adapter.Inside(d.Get("partial_json"))
 		if s.block != blockTool || fragment == "" {
 			return dst, nil
 		}
 		if index := ev.Get("index"); index.Exists() && index.Int() != s.index {
-			return dst, invalidAnswer("the provider's stream mixes the arguments of two calls")
+			return dst, adapter.InvalidAnswer("the provider's stream mixes the arguments of two calls")
 		}
 		return s.arguments(dst, []byte(fragment), textSize(fragment)), nil
 	}
@@ -221,7 +191,7 @@ func (s *stream) delta(dst []byte, ev gjson.Result) ([]byte, *exchange.Failure) 
 
 // add appends a chunk with text or thinking, nothing for an empty text.
 func add(dst []byte, v gjson.Result, with func(dst, escaped []byte, size int64) []byte) []byte {
-	escaped := inside(v)
+	escaped := adapter.Inside(v)
 	if escaped == "" {
 		return dst
 	}
@@ -232,7 +202,7 @@ func add(dst []byte, v gjson.Result, with func(dst, escaped []byte, size int64) 
 func (s *stream) say(dst, escaped []byte, size int64) []byte {
 	dst = append(append(s.begin(dst), s.head...), `"content":"`...)
 	dst = append(append(append(dst, escaped...), '"'), s.tail...)
-	s.delivered += size
+	s.Sent.Bytes += size
 	return dst
 }
 
@@ -242,13 +212,13 @@ func (s *stream) think(dst, escaped []byte, size int64) []byte {
 	dst = append(append(dst, escaped...), `","reasoning_details":[`...)
 	dst = append(append(s.detail(dst), `,"text":"`...), escaped...)
 	dst = append(append(dst, `"}]`...), s.tail...)
-	s.delivered += size
+	s.Sent.Bytes += size
 	return dst
 }
 
 // sign appends a chunk with the signature of the open block of thinking, nothing for an empty one.
 func (s *stream) sign(dst []byte, v gjson.Result) []byte {
-	escaped := inside(v)
+	escaped := adapter.Inside(v)
 	if escaped == "" {
 		return dst
 	}
@@ -274,7 +244,7 @@ func (s *stream) arguments(dst, escaped []byte, size int64) []byte {
 	dst = appendIndex(append(append(dst, s.head...), `"tool_calls":[`...), s.calls-1)
 	dst = append(append(dst, `,"function":{"arguments":"`...), escaped...)
 	dst = append(append(dst, `"}}]`...), s.tail...)
-	s.delivered += size
+	s.Sent.Bytes += size
 	return dst
 }
 
@@ -289,42 +259,28 @@ func (s *stream) begin(dst []byte) []byte {
 
 // End appends the finish chunk, the usage chunk if it was asked for, and [DONE].
 func (s *stream) End(dst []byte) ([]byte, *exchange.Failure) {
-	if s.broken || s.stop == "" {
-		return dst, &exchange.Failure{
-			Kind: exchange.FailCut, Code: adapter.CodeCut, Message: "the provider's stream ended before the answer did",
-		}
+	if f := s.Cut(s.stop != ""); f != nil {
+		return dst, f
 	}
 	s.ended = true
 	dst = s.begin(s.closeBlock(dst))
-	dst = append(s.appendStart(dst), `,"choices":[{"index":0,"delta":{},"finish_reason":"`...)
+	dst = append(s.Open(dst), `,"choices":[{"index":0,"delta":{},"finish_reason":"`...)
 	dst = append(append(dst, finishReason(s.stop)...), '"')
 	dst = append(append(dst, s.stopNote...), `}]`...)
-	dst = append(append(appendTier(dst, s.counts.tier), s.noUsage()...), "}\n\n"...)
-	if s.req.IncludeUsage {
-		own, u := s.note(nil, s.Usage(), s.Delivered())
-		s.told = u
-		dst = append(s.appendStart(dst), `,"choices":[],"usage":`...)
-		dst = append(appendUsage(dst, u.Tokens), `,"x_gateway":`...)
-		dst = append(append(dst, own...), "}\n\n"...)
-	}
-	return append(dst, sse.Done...), nil
+	dst = s.Close(appendTier(dst, s.counts.tier))
+	return s.Chunks.End(dst, s.Usage(), "", reply.AppendUsage), nil
 }
 
 // Usage is what the provider has stated so far. The start states one or so output tokens, which stands for a broken
 // stream only: one that ended well without a final count is estimated instead.
 func (s *stream) Usage() exchange.Usage {
-	if s.told.Source != 0 {
-		return s.told
+	if u, ok := s.Told(); ok {
+		return u
 	}
 	if !s.counts.stated || s.ended && !s.final {
 		return exchange.Usage{Source: exchange.FromEstimate}
 	}
 	return s.counts.usage()
-}
-
-// Delivered counts the decoded bytes of text, thinking, tool names and arguments appended so far.
-func (s *stream) Delivered() adapter.Delivered {
-	return adapter.Delivered{Bytes: s.delivered, Pieces: s.pieces}
 }
 
 var doneMark = []byte("[DONE]")

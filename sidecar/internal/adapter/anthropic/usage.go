@@ -1,11 +1,9 @@
 package anthropic
 
 import (
-	"strconv"
-	"strings"
-
 	"github.com/tidwall/gjson"
 
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
@@ -49,15 +47,15 @@ func (c *counts) update(u gjson.Result) {
 			set(&c.searches, v.Get("web_search_requests"))
 		case "service_tier":
 			if v.Type == gjson.String {
-				c.tier = trimmed(v.Str)
+				c.tier = adapter.Trimmed(v.Str)
 			}
 		case "speed":
 			if v.Type == gjson.String {
-				c.speed = trimmed(v.Str)
+				c.speed = adapter.Trimmed(v.Str)
 			}
 		case "inference_geo":
 			if v.Type == gjson.String {
-				c.geo = trimmed(v.Str)
+				c.geo = adapter.Trimmed(v.Str)
 			}
 		case "input_tokens":
 			set(&c.input, v)
@@ -168,20 +166,6 @@ func (c *counts) own() exchange.Tokens {
 	}
 }
 
-// appendUsage appends a usage object in the caller's dialect: prompt tokens with the cached ones, unlike upstream.
-func appendUsage(dst []byte, t exchange.Tokens) []byte {
-	field := func(name string, n int64) {
-		dst = strconv.AppendInt(append(dst, name...), n, 10)
-	}
-	field(`{"prompt_tokens":`, t.Prompt())
-	field(`,"completion_tokens":`, t.Output)
-	field(`,"total_tokens":`, t.Total())
-	field(`,"prompt_tokens_details":{"cached_tokens":`, t.CacheRead)
-	field(`,"cache_write_tokens":`, t.CacheWrite5m+t.CacheWrite1h)
-	field(`},"completion_tokens_details":{"reasoning_tokens":`, t.Reasoning)
-	return append(dst, "}}"...)
-}
-
 // finishReason is the caller's word for the provider's stop reason. Unknown ones are an ordinary stop.
 func finishReason(stop string) string {
 	switch stop {
@@ -193,13 +177,4 @@ func finishReason(stop string) string {
 		return "content_filter"
 	}
 	return "stop"
-}
-
-// trimmed cuts a provider's text to a length that is fit for an error.
-func trimmed(s string) string {
-	const most = 4096
-	if len(s) > most {
-		s = strings.ToValidUTF8(s[:most], "")
-	}
-	return s
 }

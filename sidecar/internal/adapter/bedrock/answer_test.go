@@ -233,6 +233,7 @@ func TestFailures(t *testing.T) {
 		"no tools":        {400, "ValidationException", `{"message":"This model doesn't support tool use in streaming mode."}`, exchange.FailUnsupported, "ValidationException", "tools"},
 		"no images":       {400, "ValidationException", `{"message":"This model doesn't support the image content block that you provided."}`, exchange.FailUnsupported, "ValidationException", "messages"},
 		"no effort":       {400, "ValidationException", `{"message":"outputConfig.effort is not supported by this model"}`, exchange.FailUnsupported, "ValidationException", "reasoning_effort"},
+		"a constraint":    {400, "ValidationException", `{"message":"1 validation error detected: Value '5.0' at 'inferenceConfig.topP' failed to satisfy constraint"}`, exchange.FailRequest, "ValidationException", "top_p"},
 		"just invalid":    {400, "ValidationException", `{"message":"messages must alternate"}`, exchange.FailRequest, "ValidationException", ""},
 		"model timeout":   {408, "ModelTimeoutException", `{}`, exchange.FailTimeout, "ModelTimeoutException", ""},
 		"internal":        {500, "InternalServerException", `{}`, exchange.FailOverloaded, "InternalServerException", ""},

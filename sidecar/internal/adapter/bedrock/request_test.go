@@ -207,11 +207,10 @@ func TestToolIDs(t *testing.T) {
 	seen := map[string]string{}
 	for _, id := range []string{"call_1", "call.1", "call:1", "tooluse_ok-1", long, long + "y", "é", "abcdefghi", "abcdefgh", "a_bcdefgh"} {
 		for _, model := range []string{nova, "mistral.mistral-large-2407-v1:0"} {
-			tr := translation{model: model}
-			got := tr.toolID(id)
+			got := fitCallID(model, id)
 			bad := strings.Trim(got, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 			mistral := model != nova
-			if bad != "" || len(got) > 64 || got != tr.toolID(id) || mistral && (len(got) != 9 || strings.ContainsAny(got, "_-")) {
+			if bad != "" || len(got) > 64 || got != fitCallID(model, id) || mistral && (len(got) != 9 || strings.ContainsAny(got, "_-")) {
 				t.Errorf("%s at %s: %s", id, model, got)
 			}
 			if other := seen[model+got]; other != "" {

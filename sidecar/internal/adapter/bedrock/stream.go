@@ -6,15 +6,14 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/reply"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
-	"github.com/sluice-gateway/sluice/sidecar/internal/sse"
 )
 
 // conversation translates one stream of Converse. Blocks do not interleave, so one open block is all there is to
 // remember. Only calls have a start; other blocks begin with their first delta.
 type conversation struct {
-	req  *exchange.Request
-	note adapter.Annotate
+	reply.Chunks
 
 	// head and tail stand around every delta; they are made once, for they are most of every chunk.
 	head, tail []byte
@@ -27,47 +26,28 @@ type conversation struct {
 	thoughts int   // blocks of thinking so far
 	detailed bool  // the entry of the open one has begun
 
-	begun     bool           // the role chunk was appended
-	stop      string         // upstream's stop reason, "" while there is none
-	broken    bool           // an error was reported
-	usage     exchange.Usage // what the provider stated; of its tokens or its tier
-	told      exchange.Usage // what the usage chunk said; no Source before
-	delivered adapter.Delivered
+	begun bool           // the role chunk was appended
+	stop  string         // upstream's stop reason, "" while there is none
+	usage exchange.Usage // what the provider stated; of its tokens or its tier
 }
 
 func newConversation(r *exchange.Request, a adapter.Annotate) *conversation {
-	s := &conversation{req: r, note: a, block: -1, usage: exchange.Usage{Source: exchange.FromEstimate}}
-	s.head = append(s.appendStart(nil), `,"choices":[{"index":0,"delta":{`...)
-	s.tail = append(append([]byte(`},"finish_reason":null}]`), s.noUsage()...), "}\n\n"...)
+	s := &conversation{Chunks: reply.NewChunks(r, a), block: -1, usage: exchange.Usage{Source: exchange.FromEstimate}}
+	s.head = append(s.Open(nil), `,"choices":[{"index":0,"delta":{`...)
+	s.tail = s.Close([]byte(`},"finish_reason":null}]`))
 	return s
-}
-
-// noUsage is the member that every chunk but the last has when the caller asked for usage.
-func (s *conversation) noUsage() string {
-	if s.req.IncludeUsage {
-		return `,"usage":null`
-	}
-	return ""
-}
-
-// appendStart appends the event up to the members that differ between chunks. The provider states neither a name nor a
-// time, and there is no clock here.
-func (s *conversation) appendStart(dst []byte) []byte {
-	dst = appendString(append(dst, `data: {"id":`...), s.req.ID)
-	dst = strconv.AppendInt(append(dst, `,"object":"chat.completion.chunk","created":`...), s.req.CreatedUnix, 10)
-	return appendString(append(dst, `,"model":`...), s.req.Model)
 }
 
 // Event takes one upstream event.
 func (s *conversation) Event(dst, name, data []byte) ([]byte, adapter.Progress) {
 	if f := exception(name, data); f != nil {
-		return dst, s.broke(f)
+		return dst, s.Broke(f)
 	}
 	if !adapter.Valid(data) {
-		return dst, s.broke(invalidAnswer("an event of the provider's stream is not JSON"))
+		return dst, s.Broke(adapter.InvalidAnswer("an event of the provider's stream is not JSON"))
 	}
 	ev := gjson.ParseBytes(data)
-	before, delivered := len(dst), s.delivered.Bytes
+	before, delivered := len(dst), s.Sent.Bytes
 	var f *exchange.Failure
 	switch string(name) {
 	case "contentBlockStart":
@@ -85,19 +65,14 @@ func (s *conversation) Event(dst, name, data []byte) ([]byte, adapter.Progress) 
 		return dst, adapter.Progress{Done: s.stop != ""}
 	}
 	if f != nil {
-		return dst[:before], s.broke(f)
+		return dst[:before], s.Broke(f)
 	}
 	// A signature or encrypted thinking alone is nothing that a caller would miss.
-	if s.delivered.Bytes > delivered {
-		s.delivered.Pieces++
+	if s.Sent.Bytes > delivered {
+		s.Sent.Pieces++
 		return dst, adapter.Progress{Real: true}
 	}
 	return dst, adapter.Progress{}
-}
-
-func (s *conversation) broke(f *exchange.Failure) adapter.Progress {
-	s.broken = true
-	return adapter.Progress{Failure: f}
 }
 
 // open begins a call.
@@ -109,10 +84,9 @@ func (s *conversation) open(dst []byte, ev gjson.Result) []byte {
 	}
 	s.tool, s.callArgs, s.index = true, false, ev.Get("contentBlockIndex").Int()
 	dst = strconv.AppendInt(append(append(s.begin(dst), s.head...), `"tool_calls":[{"index":`...), int64(s.calls), 10)
-	dst = appendString(append(dst, `,"id":`...), use.Get("toolUseId").Str)
-	dst = appendString(append(dst, `,"type":"function","function":{"name":`...), use.Get("name").Str)
-	dst = append(append(dst, `,"arguments":""}}]`...), s.tail...)
-	s.delivered.Bytes += int64(len(use.Get("name").Str))
+	dst = reply.AppendCall(append(dst, ','), use.Get("toolUseId").Str, use.Get("name").Str, "")
+	dst = append(append(dst, `}]`...), s.tail...)
+	s.Sent.Bytes += int64(len(use.Get("name").Str))
 	s.calls++
 	return dst
 }
@@ -135,12 +109,12 @@ func (s *conversation) delta(dst []byte, ev gjson.Result) ([]byte, *exchange.Fai
 		return s.think(s.closeCall(dst), reasoning, index), nil
 	}
 	input := d.Get("toolUse.input")
-	fragment := inside(input)
+	fragment := adapter.Inside(input)
 	switch {
 	case fragment == "":
 		return dst, nil
 	case !s.tool || index != s.index:
-		return dst, invalidAnswer("the provider's stream has arguments of no call that is open")
+		return dst, adapter.InvalidAnswer("the provider's stream has arguments of no call that is open")
 	}
 	return s.arguments(dst, fragment, int64(len(input.Str))), nil
 }
@@ -151,8 +125,8 @@ func (s *conversation) say(dst []byte, text gjson.Result) []byte {
 		return dst
 	}
 	dst = append(append(s.begin(dst), s.head...), `"content":"`...)
-	dst = append(append(append(dst, inside(text)...), '"'), s.tail...)
-	s.delivered.Bytes += int64(len(text.Str))
+	dst = append(append(append(dst, adapter.Inside(text)...), '"'), s.tail...)
+	s.Sent.Bytes += int64(len(text.Str))
 	return dst
 }
 
@@ -163,17 +137,17 @@ func (s *conversation) think(dst []byte, reasoning gjson.Result, index int64) []
 		s.thoughts++
 	}
 	text, data := reasoning.Get("text"), reasoning.Get("redactedContent")
-	member, value := "text", inside(text)
+	member, value := "text", adapter.Inside(text)
 	switch {
 	case value != "":
 		dst = append(append(append(s.begin(dst), s.head...), `"reasoning_content":"`...), value...)
 		dst = append(dst, `",`...)
-		s.delivered.Bytes += int64(len(text.Str))
-	case inside(data) != "":
-		member, value = "data", inside(data)
+		s.Sent.Bytes += int64(len(text.Str))
+	case adapter.Inside(data) != "":
+		member, value = "data", adapter.Inside(data)
 		dst = append(s.begin(dst), s.head...)
 	default:
-		if member, value = "signature", inside(reasoning.Get("signature")); value == "" {
+		if member, value = "signature", adapter.Inside(reasoning.Get("signature")); value == "" {
 			return dst
 		}
 		dst = append(s.begin(dst), s.head...)
@@ -198,7 +172,7 @@ func (s *conversation) arguments(dst []byte, escaped string, size int64) []byte 
 	s.callArgs = true
 	dst = strconv.AppendInt(append(append(s.begin(dst), s.head...), `"tool_calls":[{"index":`...), int64(s.calls-1), 10)
 	dst = append(append(dst, `,"function":{"arguments":"`...), escaped...)
-	s.delivered.Bytes += size
+	s.Sent.Bytes += size
 	return append(append(dst, `"}}]`...), s.tail...)
 }
 
@@ -216,33 +190,20 @@ func (s *conversation) End(dst []byte) ([]byte, *exchange.Failure) {
 	if f := malformed(s.stop); f != nil {
 		return dst, f
 	}
-	if s.broken || s.stop == "" {
-		return dst, &exchange.Failure{
-			Kind: exchange.FailCut, Code: adapter.CodeCut, Message: "the provider's stream ended before the answer did",
-		}
+	if f := s.Cut(s.stop != ""); f != nil {
+		return dst, f
 	}
 	dst = s.begin(s.closeCall(dst))
-	dst = appendTier(s.appendStart(dst), s.usage.ServiceTier)
-	dst = append(dst, `,"choices":[{"index":0,"delta":{},`...)
-	dst = append(appendFinish(dst, s.stop), "}]"...)
-	dst = append(append(dst, s.noUsage()...), "}\n\n"...)
-	if s.req.IncludeUsage {
-		own, u := s.note(nil, s.usage, s.delivered)
-		s.told = u
-		dst = append(appendTier(s.appendStart(dst), s.usage.ServiceTier), `,"choices":[],"usage":`...)
-		dst = append(appendUsage(dst, u.Tokens), `,"x_gateway":`...)
-		dst = append(append(dst, own...), "}\n\n"...)
-	}
-	return append(dst, sse.Done...), nil
+	tier := string(reply.AppendTier(nil, s.usage.ServiceTier))
+	dst = append(append(s.Open(dst), tier...), `,"choices":[{"index":0,"delta":{},`...)
+	dst = s.Close(append(appendFinish(dst, s.stop), "}]"...))
+	return s.Chunks.End(dst, s.usage, tier, reply.AppendUsage), nil
 }
 
 // Usage is what the provider has stated: it comes last, all at once.
 func (s *conversation) Usage() exchange.Usage {
-	if s.told.Source != 0 {
-		return s.told
+	if u, ok := s.Told(); ok {
+		return u
 	}
 	return s.usage
 }
-
-// Delivered counts the decoded bytes of text, thinking, tool names and arguments appended so far.
-func (s *conversation) Delivered() adapter.Delivered { return s.delivered }

@@ -1,10 +1,9 @@
 package bedrock
 
 import (
-	"strconv"
-
 	"github.com/tidwall/gjson"
 
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
@@ -18,7 +17,7 @@ const (
 // usageOf reads the usage object of an answer, or of a stream's metadata. inputTokens leaves the cached ones out. Cache
 // writes whose duration is not stated are taken for the usual 5 minutes.
 func usageOf(u, tier gjson.Result) exchange.Usage {
-	use := exchange.Usage{Source: exchange.FromEstimate, ServiceTier: trimmed(tier.Get("type").Str)}
+	use := exchange.Usage{Source: exchange.FromEstimate, ServiceTier: adapter.Trimmed(tier.Get("type").Str)}
 	if !u.IsObject() || u.Get("outputTokens").Type == gjson.Null {
 		return use
 	}
@@ -47,28 +46,6 @@ func usageOf(u, tier gjson.Result) exchange.Usage {
 	return use
 }
 
-// appendUsage appends a usage object in the caller's dialect: prompt tokens with the cached ones, unlike upstream.
-func appendUsage(dst []byte, t exchange.Tokens) []byte {
-	field := func(name string, n int64) {
-		dst = strconv.AppendInt(append(dst, name...), n, 10)
-	}
-	field(`{"prompt_tokens":`, t.Prompt())
-	field(`,"completion_tokens":`, t.Completion())
-	field(`,"total_tokens":`, t.Total())
-	field(`,"prompt_tokens_details":{"cached_tokens":`, t.CacheRead)
-	field(`,"cache_write_tokens":`, t.CacheWrite5m+t.CacheWrite1h)
-	field(`},"completion_tokens_details":{"reasoning_tokens":`, t.Reasoning)
-	return append(dst, "}}"...)
-}
-
-// appendTier appends the service_tier member of an answer or chunk, nothing when the provider named none.
-func appendTier(dst []byte, tier string) []byte {
-	if tier == "" {
-		return dst
-	}
-	return appendString(append(dst, `,"service_tier":`...), tier)
-}
-
 // finishReason is the caller's word for the provider's stop reason. Unknown ones are an ordinary stop. Reasons that say
 // that the model broke are none: see malformed.
 func finishReason(stop string) string {
@@ -90,7 +67,7 @@ func appendFinish(dst []byte, stop string) []byte {
 	case "end_turn", "max_tokens", "tool_use":
 		return dst
 	}
-	return appendString(append(dst, `,"native_finish_reason":`...), trimmed(stop))
+	return adapter.AppendString(append(dst, `,"native_finish_reason":`...), adapter.Trimmed(stop))
 }
 
 // malformed is the failure of an answer whose model did not keep to the form, nil for any other. The tokens are to be

@@ -5,12 +5,12 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 
 	"github.com/tidwall/gjson"
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/reply"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
@@ -26,19 +26,19 @@ func (a *Adapter) embed(r *exchange.Request, d *exchange.Deployment) (path strin
 		case "model", "user":
 		case "encoding_format":
 			if v.Str != "float" && v.Str != "base64" {
-				f = invalid(k.Str, "encoding_format must be float or base64")
+				f = adapter.Invalid(k.Str, "encoding_format must be float or base64")
 			}
 		case "dimensions":
 			if n, err := strconv.ParseInt(v.Raw, 10, 32); v.Type != gjson.Number || err != nil || n < 1 {
-				f = invalid(k.Str, "dimensions must be a whole number above 0")
+				f = adapter.Invalid(k.Str, "dimensions must be a whole number above 0")
 			}
 			size = v.Raw
 		case "input":
 			texts, f = inputs(v)
 		default:
-			f = unsupported(k.Str, fmt.Sprintf("Gemini models cannot honour %s", printable(k.Str)))
+			f = adapter.Unsupported(k.Str, fmt.Sprintf("Gemini models cannot honour %s", adapter.Printable(k.Str)))
 		}
-		if f != nil && f.Kind == exchange.FailUnsupported && slices.Contains(r.AllowDropped, k.Str) && k.Str != "input" {
+		if f != nil && f.Kind == exchange.FailUnsupported && adapter.MayDrop(r.AllowDropped, k.Str) {
 			f = nil
 		}
 		return f == nil
@@ -47,7 +47,7 @@ func (a *Adapter) embed(r *exchange.Request, d *exchange.Deployment) (path strin
 	case f != nil:
 		return "", nil, f
 	case len(texts) == 0:
-		return "", nil, invalid("input", "input must hold a text")
+		return "", nil, adapter.Invalid("input", "input must hold a text")
 	case a.vertex:
 		return a.path(d, ":predict"), predict(texts, size), nil
 	}
@@ -60,12 +60,12 @@ func inputs(v gjson.Result) ([]string, *exchange.Failure) {
 		v = gjson.Parse("[" + v.Raw + "]")
 	}
 	if !v.IsArray() {
-		return nil, invalid("input", "input must be a string or an array of strings")
+		return nil, adapter.Invalid("input", "input must be a string or an array of strings")
 	}
 	var texts []string
 	for _, e := range v.Array() {
 		if e.Type != gjson.String {
-			return nil, unsupported("input", "Gemini takes texts to embed, no token ids: another model has others")
+			return nil, adapter.Unsupported("input", "Gemini takes texts to embed, no token ids: another model has others")
 		}
 		texts = append(texts, e.Raw)
 	}
@@ -78,7 +78,7 @@ func batch(model string, texts []string, size string) []byte {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = appendString(append(b, `{"model":`...), model)
+		b = adapter.AppendString(append(b, `{"model":`...), model)
 		b = append(append(append(b, `,"content":{"parts":[{"text":`...), text...), "}]}"...)
 		if size != "" {
 			b = append(b, `,"outputDimensionality":`+size...)
@@ -116,7 +116,7 @@ func vectors(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exch
 		list, values = predictions, "embeddings.values"
 	}
 	if !list.IsArray() {
-		return nil, use, invalidAnswer("the provider's answer has no embeddings")
+		return nil, use, adapter.InvalidAnswer("the provider's answer has no embeddings")
 	}
 	packed := gjson.GetBytes(r.Body, "encoding_format").Str == "base64"
 	dst := append(make([]byte, 0, len(body)), `{"object":"list","data":[`...)
@@ -127,9 +127,9 @@ func vectors(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exch
 		}
 		v := e.Get(values)
 		if !isVector(v) {
-			return nil, use, invalidAnswer("an embedding of the provider's answer is no list of numbers")
+			return nil, use, adapter.InvalidAnswer("an embedding of the provider's answer is no list of numbers")
 		}
-		dst = appendInt(dst, `{"object":"embedding","index":`, int64(i))
+		dst = reply.AppendInt(dst, `{"object":"embedding","index":`, int64(i))
 		dst = append(dst, `,"embedding":`...)
 		if packed {
 			dst = appendPacked(dst, v)
@@ -148,10 +148,10 @@ func vectors(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exch
 	case counted && list.Get("0").Exists():
 		use = exchange.Usage{Source: exchange.FromProvider, Tokens: exchange.Tokens{Input: min(tokens, countMax)}}
 	}
-	dst = appendString(append(dst, `],"model":`...), r.Model)
+	dst = adapter.AppendString(append(dst, `],"model":`...), r.Model)
 	own, use := a(nil, use, adapter.Delivered{})
-	dst = appendInt(dst, `,"usage":{"prompt_tokens":`, use.Prompt())
-	dst = appendInt(dst, `,"total_tokens":`, use.Total())
+	dst = reply.AppendInt(dst, `,"usage":{"prompt_tokens":`, use.Prompt())
+	dst = reply.AppendInt(dst, `,"total_tokens":`, use.Total())
 	return append(append(append(dst, `},"x_gateway":`...), own...), '}'), use, nil
 }
 

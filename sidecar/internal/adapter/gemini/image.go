@@ -7,6 +7,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
@@ -21,21 +22,21 @@ func draws(model string) bool {
 func (t *translation) modalities(v gjson.Result) *exchange.Failure {
 	const name = "modalities"
 	if !v.IsArray() || len(v.Array()) == 0 {
-		return invalid(name, "modalities must be an array of text and image")
+		return adapter.Invalid(name, "modalities must be an array of text and image")
 	}
 	var b []byte
 	for i, m := range v.Array() {
 		switch {
 		case m.Str == "text":
-			b = append(appendComma(b), `"TEXT"`...)
+			b = append(adapter.Comma(b, 0), `"TEXT"`...)
 		case m.Str == "image" && t.draws:
-			b = append(appendComma(b), `"IMAGE"`...)
+			b = append(adapter.Comma(b, 0), `"IMAGE"`...)
 		case m.Str == "image":
-			return unsupported(name, "this model draws no images")
+			return t.Cannot(name, "this model draws no images")
 		case m.Str == "audio":
-			return unsupported(name, "Gemini is asked for texts and images alone")
+			return t.Cannot(name, "Gemini is asked for texts and images alone")
 		default:
-			return invalid(fmt.Sprintf("%s[%d]", name, i), "a modality must be text, image or audio")
+			return adapter.Invalid(fmt.Sprintf("%s[%d]", name, i), "a modality must be text, image or audio")
 		}
 	}
 	if t.draws {
@@ -52,6 +53,6 @@ func isDrawn(part, data gjson.Result) bool {
 // appendImage appends an image that was drawn, in the way that OpenRouter's callers know.
 func appendImage(dst []byte, data gjson.Result) []byte {
 	dst = append(dst, `{"type":"image_url","image_url":{"url":"data:`...)
-	dst = append(append(dst, inside(data.Get("mimeType"))...), ";base64,"...)
-	return append(append(dst, inside(data.Get("data"))...), `"}}`...)
+	dst = append(append(dst, adapter.Inside(data.Get("mimeType"))...), ";base64,"...)
+	return append(append(dst, adapter.Inside(data.Get("data"))...), `"}}`...)
 }

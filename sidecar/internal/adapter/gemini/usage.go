@@ -5,6 +5,8 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/reply"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
@@ -89,7 +91,7 @@ func tierOf(name string) string {
 	case strings.HasPrefix(tier, "on_demand_"):
 		return strings.TrimPrefix(tier, "on_demand_")
 	}
-	return strings.TrimPrefix(trimmed(tier), "service_tier_")
+	return strings.TrimPrefix(adapter.Trimmed(tier), "service_tier_")
 }
 
 // usage is what is to be paid, as far as it was stated. What was thought is output too.
@@ -113,13 +115,13 @@ func (c *counts) usage() exchange.Usage {
 
 // appendUsage appends a usage object in the caller's dialect.
 func appendUsage(dst []byte, t exchange.Tokens) []byte {
-	dst = appendInt(dst, `{"prompt_tokens":`, t.Prompt())
-	dst = appendInt(dst, `,"completion_tokens":`, t.Completion())
-	dst = appendInt(dst, `,"total_tokens":`, t.Total())
-	dst = appendInt(dst, `,"prompt_tokens_details":{"cached_tokens":`, t.CacheRead)
-	dst = appendInt(dst, `,"audio_tokens":`, t.InputAudio)
-	dst = appendInt(dst, `},"completion_tokens_details":{"reasoning_tokens":`, t.Reasoning)
-	dst = appendInt(dst, `,"audio_tokens":`, t.OutputAudio)
-	dst = appendInt(dst, `,"image_tokens":`, t.OutputImage)
+	dst = reply.AppendInt(dst, `{"prompt_tokens":`, t.Prompt())
+	dst = reply.AppendInt(dst, `,"completion_tokens":`, t.Completion())
+	dst = reply.AppendInt(dst, `,"total_tokens":`, t.Total())
+	dst = reply.AppendInt(dst, `,"prompt_tokens_details":{"cached_tokens":`, t.CacheRead)
+	dst = reply.AppendInt(dst, `,"audio_tokens":`, t.InputAudio)
+	dst = reply.AppendInt(dst, `},"completion_tokens_details":{"reasoning_tokens":`, t.Reasoning)
+	dst = reply.AppendInt(dst, `,"audio_tokens":`, t.OutputAudio)
+	dst = reply.AppendInt(dst, `,"image_tokens":`, t.OutputImage)
 	return append(dst, "}}"...)
 }

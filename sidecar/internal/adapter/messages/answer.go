@@ -22,7 +22,7 @@ func (f Face) Behind() adapter.Adapter { return f.Adapter }
 
 // Translate implements adapter.Face.
 func (f Face) Translate(r *exchange.Request, s adapter.Stream) adapter.Stream {
-	return &stream{Stream: s, r: r}
+	return &stream{Retold: adapter.Retold{Stream: s}, r: r}
 }
 
 // Stream implements adapter.Adapter.

@@ -1,7 +1,6 @@
 package messages
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 
@@ -14,9 +13,8 @@ import (
 // stream turns the chunks of an inner stream into Anthropic's events. One block is open at a time, as in Anthropic's
 // own streams.
 type stream struct {
-	adapter.Stream
+	adapter.Retold
 	r       *exchange.Request
-	chat    []byte // what the inner stream appended last
 	started bool
 	open    string          // kind of the open block, "" for none
 	block   int             // its index
@@ -37,30 +35,14 @@ type stream struct {
 
 // Event implements adapter.Stream.
 func (s *stream) Event(dst, name, data []byte) ([]byte, adapter.Progress) {
-	var p adapter.Progress
-	s.chat, p = s.Stream.Event(s.chat[:0], name, data)
-	if p.Failure != nil {
-		return dst, p
-	}
-	before := len(dst)
-	dst, ok := s.translate(dst)
-	if !ok {
-		p.Failure = interleaved()
-		return dst[:before], p
-	}
-	return dst, p
+	return s.Pass(dst, name, data, s.tell)
 }
 
 // End implements adapter.Stream.
 func (s *stream) End(dst []byte) ([]byte, *exchange.Failure) {
-	var f *exchange.Failure
-	if s.chat, f = s.Stream.End(s.chat[:0]); f != nil {
+	dst, f := s.Finish(dst, s.tell)
+	if f != nil {
 		return dst, f
-	}
-	before := len(dst)
-	dst, ok := s.translate(dst)
-	if !ok {
-		return dst[:before], interleaved()
 	}
 	dst = s.close(s.release(s.start(dst, gjson.Result{}), true))
 	delta := object{"type": "message_delta", "delta": s.end.members(), "usage": usage(s.Usage(), s.tier)}
@@ -80,37 +62,28 @@ func (s *stream) Ping() string { return adapter.MessagesPing }
 
 // Abort implements adapter.Stream.
 func (s *stream) Abort(dst []byte, f *exchange.Failure) []byte {
-	s.chat = s.Stream.Abort(s.chat[:0], f)
-	e := gjson.GetBytes(bytes.TrimPrefix(s.chat, []byte("data: ")), "error")
+	e := s.Fault(f)
 	return adapter.AppendMessagesError(dst, f, adapter.MessagesError{
 		Message: e.Get("message").Str, Type: e.Get("type").Str, Code: e.Get("code").Str, Delivered: s.Delivered().Bytes,
 	})
 }
 
-// translate appends what becomes of the chunks in s.chat.
-func (s *stream) translate(dst []byte) ([]byte, bool) {
-	for rest := s.chat; len(rest) > 0; {
-		var line []byte
-		line, rest, _ = bytes.Cut(rest, []byte("\n\n"))
-		data, ok := bytes.CutPrefix(line, []byte("data: "))
-		if !ok || data[0] != '{' {
-			continue // [DONE]
-		}
-		chunk := gjson.ParseBytes(data)
-		dst = s.start(dst, chunk)
-		if x := chunk.Get("x_gateway"); x.Exists() {
-			s.gateway = json.RawMessage(x.Raw)
-		}
-		if tier := chunk.Get("service_tier").Str; tier != "" {
-			s.tier = tier
-		}
-		c := chunk.Get("choices.0")
-		s.end.take(c)
-		if dst, ok = s.delta(dst, c.Get("delta")); !ok {
-			return dst, false
-		}
+// tell appends what becomes of a chunk.
+func (s *stream) tell(dst []byte, chunk gjson.Result) ([]byte, *exchange.Failure) {
+	dst = s.start(dst, chunk)
+	if x := chunk.Get("x_gateway"); x.Exists() {
+		s.gateway = json.RawMessage(x.Raw)
 	}
-	return dst, true
+	if tier := chunk.Get("service_tier").Str; tier != "" {
+		s.tier = tier
+	}
+	c := chunk.Get("choices.0")
+	s.end.take(c)
+	dst, ok := s.delta(dst, c.Get("delta"))
+	if !ok {
+		return dst, interleaved()
+	}
+	return dst, nil
 }
 
 func (s *stream) delta(dst []byte, d gjson.Result) ([]byte, bool) {

@@ -111,6 +111,20 @@ var vendors = map[string]*ways{
 	},
 }
 
+// Sent implements adapter.Namer.
+func (*Adapter) Sent(r *exchange.Request, d *exchange.Deployment, param string) string {
+	name, end := param, strings.IndexAny(param, ".[")
+	if end >= 0 {
+		name = param[:end]
+	}
+	for ours, theirs := range waysOf(d).names {
+		if name == theirs && !find(r.Body, whole(r.Body), theirs).is() {
+			return ours + param[len(name):]
+		}
+	}
+	return param
+}
+
 func and(a []string, b ...string) []string { return slices.Concat(a, b) }
 
 // waysOf are the ways of a deployment's server.
