@@ -9,7 +9,7 @@ DEVFLAGS  = $(OFFSET:%=-offset %) -upstream "$(UPSTREAM)" -model "$(MODEL)"
 LDFLAGS   = -ldflags "-X main.version=$(VERSION)"
 
 .DEFAULT_GOAL := help
-.PHONY: help build run up test test-race test-system test-wire test-sdk sim sim-mutants bench-quota fuzz lint gen check
+.PHONY: help build run up test test-race test-system test-wire test-sdk sim sim-mutants bench-quota bench-relay fuzz lint gen check
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +47,9 @@ sim-mutants: build ## break the product in each known way (bench/sim/mutants) an
 
 bench-quota: build ## lease operations a second, latencies, failover, start: quotad beside a bare Raft (QUOTAFLAGS="--parts failover --length 5s")
 	@bin/bench quota $(QUOTAFLAGS)
+
+bench-relay: build ## what the relay does with one chunk, in ns and allocations, beside a plain loop of the recipe (RELAYFLAGS="--rounds 1000")
+	@bin/bench relay $(RELAYFLAGS)
 
 fuzz: ## every fuzz target for FUZZTIME (10s)
 	@for p in $$($(GO) list ./...); do \

@@ -19,12 +19,15 @@ type answer struct {
 	calls     []toolCall
 	finish    finish
 	tier      string // "" for the usual one
+	logprobs  bool   // of each text token are told
+	top       int64  // alternatives to each
 }
 
 type toolCall struct {
 	name      string
 	fragments []string // of the JSON arguments; one token each, and one more for the name
 	cut       bool     // the cap cut the arguments off
+	custom    bool     // the fragments are a text
 }
 
 func (c toolCall) arguments() string { return strings.Join(c.fragments, "") }
@@ -40,7 +43,7 @@ const (
 // compose decides the answer. The output never exceeds the request's cap: reasoning comes first, then text, then
 // tool calls, and what does not fit is cut off with finishLength.
 func compose(req *request, b *Behavior) answer {
-	a := answer{choices: req.choices, unicode: b.Unicode, tier: b.Tier}
+	a := answer{choices: req.choices, unicode: b.Unicode, tier: b.Tier, logprobs: req.logprobs, top: req.topLogprobs}
 	names, forced := chooseTools(req, b)
 
 	left := req.maxTokens
@@ -71,8 +74,12 @@ func compose(req *request, b *Behavior) answer {
 		if take(1) == 0 {
 			break
 		}
-		call := toolCall{name: name}
-		fragments := splitArguments(exampleArguments(req.schemaOf(name)))
+		tool := req.tool(name)
+		call := toolCall{name: name, custom: tool.custom}
+		fragments := splitArguments(exampleArguments(tool.schema))
+		if tool.custom {
+			fragments = splitArguments(exampleText)
+		}
 		n := take(int64(len(fragments)))
 		call.fragments, call.cut = fragments[:n], n < int64(len(fragments))
 		a.calls = append(a.calls, call)
@@ -113,9 +120,8 @@ func (req *request) offers(name string) bool {
 	return slices.ContainsFunc(req.tools, func(t toolSpec) bool { return t.name == name })
 }
 
-func (req *request) schemaOf(name string) gjson.Result {
-	i := slices.IndexFunc(req.tools, func(t toolSpec) bool { return t.name == name })
-	return req.tools[i].schema
+func (req *request) tool(name string) toolSpec {
+	return req.tools[slices.IndexFunc(req.tools, func(t toolSpec) bool { return t.name == name })]
 }
 
 // namesAfterCall finds the words behind every "call " in a text.
@@ -139,6 +145,9 @@ func namesAfterCall(text string) []string {
 	}
 	return names
 }
+
+// exampleText is every string in the arguments of a call, and what a custom tool is told.
+const exampleText = "example"
 
 // exampleArguments fills the top-level properties of a JSON schema with fixed values, in the schema's order.
 func exampleArguments(schema gjson.Result) string {
@@ -165,7 +174,7 @@ func exampleArguments(schema gjson.Result) string {
 		case kind == "object":
 			out.WriteString("{}")
 		default:
-			out.WriteString(`"example"`)
+			out.WriteString(quote(exampleText))
 		}
 		return true
 	})
@@ -259,6 +268,39 @@ func (a *answer) token(i int64) string {
 		return a.document[i]
 	}
 	return word(i, a.unicode)
+}
+
+// chance is the logprobs of a token, "" when they are not told. All tokens are equally likely.
+func (a *answer) chance(token string) string {
+	if !a.logprobs {
+		return ""
+	}
+	bytes := make([]int, len(token))
+	for i := range len(token) {
+		bytes[i] = int(token[i])
+	}
+	list, err := json.Marshal(bytes)
+	if err != nil {
+		panic("BUG: numbers do not marshal: " + err.Error())
+	}
+	one := `{"token":` + quote(token) + `,"logprob":-0.5,"bytes":` + string(list)
+	others := make([]string, a.top)
+	for i := range others {
+		others[i] = one + `}`
+	}
+	return one + `,"top_logprobs":[` + strings.Join(others, ",") + `]}`
+}
+
+// chances are the logprobs of the whole text, comma separated.
+func (a *answer) chances() string {
+	if !a.logprobs {
+		return ""
+	}
+	all := make([]string, a.text)
+	for i := range all {
+		all[i] = a.chance(a.token(int64(i)))
+	}
+	return strings.Join(all, ",")
 }
 
 // words is the whole text.

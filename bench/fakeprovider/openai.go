@@ -63,7 +63,7 @@ func openAIChat(n answerNames, a *answer, u Usage, withUsage bool) []byte {
 		if len(a.calls) > 0 {
 			out.WriteByte(']')
 		}
-		out.WriteString(`},"logprobs":null,"finish_reason":"` + openAIFinish(a.finish) + `"}`)
+		out.WriteString(`},"logprobs":` + openAILogprobs(a.chances()) + `,"finish_reason":"` + openAIFinish(a.finish) + `"}`)
 	}
 	out.WriteByte(']')
 	if withUsage {
@@ -71,6 +71,14 @@ func openAIChat(n answerNames, a *answer, u Usage, withUsage bool) []byte {
 	}
 	out.WriteString(`,"service_tier":` + quote(cmp.Or(a.tier, "default")) + `,"system_fingerprint":"fp_fake"}`)
 	return []byte(out.String())
+}
+
+// openAILogprobs is the logprobs of a choice, null without any.
+func openAILogprobs(tokens string) string {
+	if tokens == "" {
+		return "null"
+	}
+	return `{"content":[` + tokens + `],"refusal":null}`
 }
 
 // openAIStream writes chat.completion.chunk events.
@@ -101,13 +109,14 @@ func newOpenAIStream(n answerNames, a *answer, req *request, b *Behavior) *openA
 	return s
 }
 
-func (s *openAIStream) chunk(dst []byte, choice int64, delta, finish string) []byte {
+func (s *openAIStream) chunk(dst []byte, choice int64, delta, logprobs, finish string) []byte {
 	data := append(s.scratch[:0], s.prefix...)
 	data = append(data, `{"index":`...)
 	data = strconv.AppendInt(data, choice, 10)
 	data = append(data, `,"delta":`...)
 	data = append(data, delta...)
-	data = append(data, `,"logprobs":null,"finish_reason":`...)
+	data = append(append(data, `,"logprobs":`...), logprobs...)
+	data = append(data, `,"finish_reason":`...)
 	data = append(data, finish...)
 	data = append(data, '}')
 	data = append(data, s.suffix...)
@@ -117,7 +126,7 @@ func (s *openAIStream) chunk(dst []byte, choice int64, delta, finish string) []b
 
 func (s *openAIStream) open(dst []byte) []byte {
 	for choice := range s.answer.choices {
-		dst = s.chunk(dst, choice, `{"role":"assistant","content":"","refusal":null}`, "null")
+		dst = s.chunk(dst, choice, `{"role":"assistant","content":"","refusal":null}`, "null", "null")
 	}
 	return dst
 }
@@ -128,12 +137,12 @@ func (s *openAIStream) token(dst []byte, p piece) []byte {
 	case pieceReasoning:
 		return dst // hidden: only usage tells
 	case pieceText:
-		return s.chunk(dst, p.choice, `{"content":`+quote(p.text)+`}`, "null")
+		return s.chunk(dst, p.choice, `{"content":`+quote(p.text)+`}`, openAILogprobs(s.answer.chance(p.text)), "null")
 	case pieceCall:
 		return s.chunk(dst, p.choice, `{"tool_calls":[{"index":`+index+`,"id":"`+s.names.callID("call_", p.choice, p.call)+
-			`","type":"function","function":{"name":`+quote(p.text)+`,"arguments":""}}]}`, "null")
+			`","type":"function","function":{"name":`+quote(p.text)+`,"arguments":""}}]}`, "null", "null")
 	case pieceArguments:
-		return s.chunk(dst, p.choice, `{"tool_calls":[{"index":`+index+`,"function":{"arguments":`+quote(p.text)+`}}]}`, "null")
+		return s.chunk(dst, p.choice, `{"tool_calls":[{"index":`+index+`,"function":{"arguments":`+quote(p.text)+`}}]}`, "null", "null")
 	}
 	panic("BUG: unknown piece")
 }
@@ -149,7 +158,7 @@ func (s *openAIStream) fail(dst []byte) []byte {
 
 func (s *openAIStream) close(dst []byte, final Usage) []byte {
 	for choice := range s.answer.choices {
-		dst = s.chunk(dst, choice, "{}", `"`+openAIFinish(s.answer.finish)+`"`)
+		dst = s.chunk(dst, choice, "{}", "null", `"`+openAIFinish(s.answer.finish)+`"`)
 	}
 	if s.usage && !s.noUsage {
 		dst = s.event(dst, "", s.prefix+`],"usage":`+openAIUsage(final)+`}`)

@@ -61,12 +61,15 @@ type request struct {
 	toolName     string // for toolNamed
 	parallel     bool
 	document     gjson.Result // the JSON schema that the text must be of; absent for prose
+	logprobs     bool         // of each text token
+	topLogprobs  int64        // alternatives to each
 	embed        embedRequest
 }
 
 type toolSpec struct {
 	name   string
 	schema gjson.Result
+	custom bool // takes a text in place of arguments
 }
 
 type toolMode int
@@ -148,7 +151,7 @@ func (req *request) parseChat(root gjson.Result) *refusal {
 		if name == "" {
 			name = tool.Get("custom.name").String()
 		}
-		req.tools = append(req.tools, toolSpec{name, tool.Get("function.parameters")})
+		req.tools = append(req.tools, toolSpec{name: name, schema: tool.Get("function.parameters")})
 	}
 	switch choice := root.Get("tool_choice"); {
 	case choice.String() == "none":
@@ -162,6 +165,7 @@ func (req *request) parseChat(root gjson.Result) *refusal {
 		req.parallel = false
 	}
 	req.document = root.Get("response_format.json_schema.schema")
+	req.logprobs, req.topLogprobs = root.Get("logprobs").Bool(), root.Get("top_logprobs").Int()
 	messages := root.Get("messages")
 	if !messages.IsArray() || len(messages.Array()) == 0 {
 		return invalid("messages", "messages must be a non-empty array")
@@ -214,7 +218,7 @@ func (req *request) parseMessages(root gjson.Result, endpoint Endpoint) *refusal
 		req.maxTokens = limit.Int()
 	}
 	for _, tool := range root.Get("tools").Array() {
-		req.tools = append(req.tools, toolSpec{tool.Get("name").String(), tool.Get("input_schema")})
+		req.tools = append(req.tools, toolSpec{name: tool.Get("name").String(), schema: tool.Get("input_schema")})
 	}
 	choice := root.Get("tool_choice")
 	switch choice.Get("type").String() {

@@ -18,8 +18,13 @@ func (req *request) parseResponses(root gjson.Result) *refusal {
 		req.maxTokens = limit.Int()
 	}
 	for _, tool := range root.Get("tools").Array() {
-		req.tools = append(req.tools, toolSpec{tool.Get("name").String(), tool.Get("parameters")})
+		req.tools = append(req.tools, toolSpec{
+			name: tool.Get("name").String(), schema: tool.Get("parameters"), custom: tool.Get("type").String() == "custom",
+		})
 	}
+	req.logprobs = strings.Contains(root.Get("include").Raw, `"message.output_text.logprobs"`)
+	req.topLogprobs = root.Get("top_logprobs").Int()
+	req.document = root.Get("text.format.schema")
 	switch choice := root.Get("tool_choice"); {
 	case choice.String() == "none":
 		req.toolMode = toolNever
@@ -52,11 +57,11 @@ func (req *request) parseResponses(root gjson.Result) *refusal {
 			if req.userTurn = item.Get("role").String() == "user"; req.userTurn {
 				req.control = text
 			}
-		case "function_call_output":
+		case "function_call_output", "custom_tool_call_output":
 			req.prompt.messages++
 			req.countItem(item.Get("output"))
 			req.userTurn = false
-		case "reasoning", "function_call":
+		case "reasoning", "function_call", "custom_tool_call":
 			req.userTurn = false
 		default:
 			return invalid("input", "unknown item "+kind)
@@ -104,10 +109,10 @@ func finished(n answerNames, a *answer, usage string) (object, status string) {
 		items = append(items, reasoningItem(n))
 	}
 	if a.text > 0 || len(a.calls) == 0 && a.reasoning == 0 {
-		items = append(items, messageItem(n, "completed", textPart(Text(a.text, a.unicode))))
+		items = append(items, messageItem(n, "completed", textPart(a.words(), a.chances())))
 	}
 	for k, c := range a.calls {
-		items = append(items, callItem(n, k, "completed", c.name, c.arguments()))
+		items = append(items, callItem(n, k, c, "completed", c.arguments()))
 	}
 	status, details := "completed", "null"
 	if a.finish == finishLength {
@@ -124,13 +129,18 @@ func messageItem(n answerNames, status, content string) string {
 	return `{"id":"msg_` + n.id + `","type":"message","role":"assistant","status":"` + status + `","content":[` + content + `]}`
 }
 
-func textPart(text string) string {
-	return `{"type":"output_text","text":` + quote(text) + `,"annotations":[],"logprobs":[]}`
+// textPart is a part of a message; its logprobs are without their brackets.
+func textPart(text, logprobs string) string {
+	return `{"type":"output_text","text":` + quote(text) + `,"annotations":[],"logprobs":[` + logprobs + `]}`
 }
 
-func callItem(n answerNames, k int, status, name, arguments string) string {
-	return `{"id":"` + n.callID("fc_", 0, k) + `","type":"function_call","status":"` + status + `","call_id":"` + n.callID("call_", 0, k) +
-		`","name":` + quote(name) + `,"arguments":` + quote(arguments) + `}`
+func callItem(n answerNames, k int, c toolCall, status, arguments string) string {
+	kind, name := "function_call", "arguments"
+	if c.custom {
+		kind, name = "custom_tool_call", "input"
+	}
+	return `{"id":"` + n.callID("fc_", 0, k) + `","type":"` + kind + `","status":"` + status + `","call_id":"` + n.callID("call_", 0, k) +
+		`","name":` + quote(c.name) + `,"` + name + `":` + quote(arguments) + `}`
 }
 
 // responsesAnswer is the JSON answer.
@@ -195,13 +205,18 @@ func (s *responsesStream) finish(dst []byte) []byte {
 		item = reasoningItem(s.names)
 	case pieceText:
 		at := s.place("msg_"+s.names.id) + `,"content_index":0,`
-		dst = s.say(dst, "output_text.done", at+`"text":`+quote(text)+`,"logprobs":[]`)
-		dst = s.say(dst, "content_part.done", at+`"part":`+textPart(text))
-		item = messageItem(s.names, "completed", textPart(text))
+		part := textPart(text, s.answer.chances())
+		dst = s.say(dst, "output_text.done", at+`"text":`+quote(text)+`,"logprobs":[`+s.answer.chances()+`]`)
+		dst = s.say(dst, "content_part.done", at+`"part":`+part)
+		item = messageItem(s.names, "completed", part)
 	default:
-		dst = s.say(dst, "function_call_arguments.done",
-			s.place(s.names.callID("fc_", 0, p.call))+`,"name":`+quote(p.text)+`,"arguments":`+quote(text))
-		item = callItem(s.names, p.call, "completed", p.text, text)
+		c, at := s.answer.calls[p.call], s.place(s.names.callID("fc_", 0, p.call))
+		if c.custom {
+			dst = s.say(dst, "custom_tool_call_input.done", at+`,"input":`+quote(text))
+		} else {
+			dst = s.say(dst, "function_call_arguments.done", at+`,"name":`+quote(p.text)+`,"arguments":`+quote(text))
+		}
+		item = callItem(s.names, p.call, c, "completed", text)
 	}
 	return s.say(dst, "output_item.done", `"output_index":`+strconv.Itoa(s.index-1)+`,"item":`+item)
 }
@@ -217,15 +232,19 @@ func (s *responsesStream) token(dst []byte, p piece) []byte {
 		at := `,"content_index":0,`
 		if !s.isOpen || s.opened.kind != pieceText {
 			dst = s.begin(dst, p, messageItem(s.names, "in_progress", ""))
-			dst = s.say(dst, "content_part.added", s.place("msg_"+s.names.id)+at+`"part":`+textPart(""))
+			dst = s.say(dst, "content_part.added", s.place("msg_"+s.names.id)+at+`"part":`+textPart("", ""))
 		}
 		s.said.WriteString(p.text)
-		return s.say(dst, "output_text.delta", s.place("msg_"+s.names.id)+at+`"delta":`+quote(p.text)+`,"logprobs":[]`)
+		return s.say(dst, "output_text.delta", s.place("msg_"+s.names.id)+at+`"delta":`+quote(p.text)+`,"logprobs":[`+s.answer.chance(p.text)+`]`)
 	case pieceCall:
-		return s.begin(dst, p, callItem(s.names, p.call, "in_progress", p.text, ""))
+		return s.begin(dst, p, callItem(s.names, p.call, s.answer.calls[p.call], "in_progress", ""))
 	case pieceArguments:
 		s.said.WriteString(p.text)
-		return s.say(dst, "function_call_arguments.delta", s.place(s.names.callID("fc_", 0, p.call))+`,"delta":`+quote(p.text))
+		kind := "function_call_arguments.delta"
+		if s.answer.calls[p.call].custom {
+			kind = "custom_tool_call_input.delta"
+		}
+		return s.say(dst, kind, s.place(s.names.callID("fc_", 0, p.call))+`,"delta":`+quote(p.text))
 	}
 	panic("BUG: unknown piece")
 }

@@ -3,45 +3,11 @@ package quota
 import (
 	"fmt"
 	"os"
-	"runtime"
 	"strings"
 	"time"
+
+	"github.com/sluice-gateway/sluice/bench/measure"
 )
-
-// Machine is what a run was measured on.
-type Machine struct {
-	CPU    string `json:"cpu"`
-	Cores  int    `json:"cores"`
-	Kernel string `json:"kernel"`
-	Go     string `json:"go"`
-	Load   string `json:"load"` // /proc/loadavg at the start
-	Dir    string `json:"dir"`  // where the nodes write
-}
-
-func machine(dir string) Machine {
-	return Machine{
-		CPU: field("/proc/cpuinfo", "model name"), Cores: runtime.NumCPU(), Kernel: strings.TrimSpace(read("/proc/sys/kernel/osrelease")),
-		Go: runtime.Version(), Load: strings.TrimSpace(read("/proc/loadavg")), Dir: dir,
-	}
-}
-
-func read(path string) string {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return ""
-	}
-	return string(b)
-}
-
-// field is the value of the first "name : value" line of a file of /proc.
-func field(path, name string) string {
-	for line := range strings.Lines(read(path)) {
-		if k, v, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(k) == name {
-			return strings.TrimSpace(v)
-		}
-	}
-	return ""
-}
 
 // tick is how long a jiffy of /proc is, on every Linux that Go runs on.
 const tick = 10 * time.Millisecond
@@ -49,7 +15,7 @@ const tick = 10 * time.Millisecond
 // processTime is the CPU time of a process.
 func processTime(pid int) time.Duration {
 	// The name may hold anything, so the fields count from the last bracket.
-	s := read(fmt.Sprintf("/proc/%d/stat", pid))
+	s := measure.Read(fmt.Sprintf("/proc/%d/stat", pid))
 	fields := strings.Fields(s[strings.LastIndexByte(s, ')')+1:])
 	if len(fields) < 13 {
 		return 0
@@ -61,7 +27,7 @@ func processTime(pid int) time.Duration {
 
 // busyTime is the CPU time that anything has used since boot.
 func busyTime() time.Duration {
-	line, _, _ := strings.Cut(read("/proc/stat"), "\n")
+	line, _, _ := strings.Cut(measure.Read("/proc/stat"), "\n")
 	var user, nice, system, idle, wait, irq, soft, steal int64
 	_, _ = fmt.Sscanf(line, "cpu %d %d %d %d %d %d %d %d", &user, &nice, &system, &idle, &wait, &irq, &soft, &steal)
 	return time.Duration(user+nice+system+irq+soft+steal) * tick
@@ -70,7 +36,7 @@ func busyTime() time.Duration {
 // residentBytes is the memory of a process.
 func residentBytes(pid int) int64 {
 	var kb int64
-	_, _ = fmt.Sscan(field(fmt.Sprintf("/proc/%d/status", pid), "VmRSS"), &kb)
+	_, _ = fmt.Sscan(measure.Field(fmt.Sprintf("/proc/%d/status", pid), "VmRSS"), &kb)
 	return kb << 10
 }
 

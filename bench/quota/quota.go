@@ -13,6 +13,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/sluice-gateway/sluice/bench/measure"
 )
 
 // The parts of a run.
@@ -106,14 +108,15 @@ type Lease struct {
 
 // Report is one run.
 type Report struct {
-	At       time.Time `json:"at"`
-	Machine  Machine   `json:"machine"`
-	LoadEnd  string    `json:"load_end"` // /proc/loadavg at the end
-	Lease    []Lease   `json:"lease,omitempty"`
-	Control  []Control `json:"control,omitempty"`
-	Failover *Failover `json:"failover,omitempty"`
-	Restart  *Restart  `json:"restart,omitempty"`
-	Local    *Local    `json:"local,omitempty"`
+	At       time.Time       `json:"at"`
+	Machine  measure.Machine `json:"machine"`
+	Dir      string          `json:"dir"`      // where the nodes write
+	LoadEnd  string          `json:"load_end"` // /proc/loadavg at the end
+	Lease    []Lease         `json:"lease,omitempty"`
+	Control  []Control       `json:"control,omitempty"`
+	Failover *Failover       `json:"failover,omitempty"`
+	Restart  *Restart        `json:"restart,omitempty"`
+	Local    *Local          `json:"local,omitempty"`
 }
 
 // Run measures. Say is told what is being done.
@@ -127,7 +130,7 @@ func Run(ctx context.Context, cfg Config, say func(string)) (out Report, err err
 		return out, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	out.At, out.Machine = time.Now().UTC(), machine(dir)
+	out.At, out.Machine, out.Dir = time.Now().UTC(), measure.Here(), dir
 	has := func(part string) bool { return slices.Contains(cfg.Parts, part) }
 	below := func(name string) string { return filepath.Join(dir, name) }
 
@@ -180,7 +183,7 @@ func Run(ctx context.Context, cfg Config, say func(string)) (out Report, err err
 		}
 		out.Restart = &r
 	}
-	out.LoadEnd = machine(dir).Load
+	out.LoadEnd = measure.Here().Load
 	return out, nil
 }
 

@@ -14,9 +14,9 @@ func (r Report) WriteTable(w io.Writer) error {
 		fmt.Fprintf(t, "%s\t"+format+"\n", append([]any{name}, args...)...)
 	}
 	m := r.Machine
-	row("machine", "%d × %s, linux %s, %s, %s", m.Cores, m.CPU, m.Kernel, m.Go, r.At.Format(time.DateTime))
+	row("machine", "%s, %s", m, r.At.Format(time.DateTime))
 	row("load average", "%s at the start, %s at the end", m.Load, r.LoadEnd)
-	row("files", "%s", m.Dir)
+	row("files", "%s", r.Dir)
 	for i, l := range r.Lease {
 		fmt.Fprintln(t)
 		where := "in one process with the driver"

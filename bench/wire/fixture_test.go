@@ -37,6 +37,7 @@ type want struct {
 		Finish  string `json:"finish_reason"`
 	}
 	Calls        []call `json:"tool_calls"`
+	Images       []string
 	Reasoning    string
 	Refusal      string
 	Embeddings   [][]float64
@@ -57,7 +58,9 @@ type wantUsage struct {
 	Write5m    int64       `json:"cache_write_5m"`
 	Write1h    int64       `json:"cache_write_1h"`
 	Reasoning  int64       `json:"reasoning_tokens"`
+	ImageOut   int64       `json:"image_tokens"` // of the answer
 	Cost       json.Number // of the provider's saying
+	Times      string      // the price, "" for once
 }
 
 type call struct{ ID, Name, Arguments string }

@@ -198,6 +198,9 @@ func judgeContent(t *testing.T, f *fixture, d *dialect, got *seen) {
 	if c.reasoning != w.Reasoning {
 		t.Errorf("reasoning %q, want %q", c.reasoning, w.Reasoning)
 	}
+	if !slices.Equal(c.images, w.Images) {
+		t.Errorf("images %.200q, want %.200q", c.images, w.Images)
+	}
 	judgeCalls(t, f, d, c)
 }
 

@@ -199,6 +199,7 @@ type row struct {
 		Write1h   int64 `json:"cache_write_1h"`
 		Output    int64
 		Reasoning int64
+		Drawn     int64 `json:"output_image"`
 	}
 	Cost int64 `json:"cost_nano"`
 }
@@ -259,7 +260,7 @@ func judgeBooks(t *testing.T, f *fixture, r row) {
 	}
 	x := r.Tokens
 	if x.Input+x.Read+x.Write5m+x.Write1h != w.Prompt || x.Read != w.Cached || x.Write5m+x.Write1h != w.Write ||
-		x.Output != w.Completion || x.Reasoning != w.Reasoning {
+		x.Output+x.Drawn != w.Completion || x.Drawn != w.ImageOut || x.Reasoning != w.Reasoning {
 		t.Errorf("tokens %+v, want %+v", x, *w)
 	}
 	if want := nano(t, w); r.Cost != want {

@@ -138,7 +138,8 @@ func under(f *fixture) string {
 }
 
 // Prices of everything, in dollars a million tokens.
-const prices = "input: 3.00, cache_read: 0.30, cache_write_5m: 3.75, cache_write_1h: 6.00, output: 15.00"
+const prices = "input: 3.00, cache_read: 0.30, cache_write_5m: 3.75, cache_write_1h: 6.00, output: 15.00, image_output: 60.00, " +
+	"speeds: { fast: 6.0 }, inference_geo: { us: 1.1 }"
 
 // key is the secret of a deployment's credential, by provider and secret: what differs needs one of its own.
 func (d deployment) key() string { return d.provider }

@@ -17,7 +17,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	root := &cobra.Command{Use: "bench", Short: "Fake provider, load generator and simulator", SilenceUsage: true}
-	root.AddCommand(fakeProviderCommand(), loadCommand(), simCommand(), quotaCommand())
+	root.AddCommand(fakeProviderCommand(), loadCommand(), simCommand(), quotaCommand(), relayCommand())
 	err := root.ExecuteContext(ctx)
 	stop()
 	if err != nil {

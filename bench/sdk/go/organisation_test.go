@@ -22,6 +22,7 @@ type org struct {
 	budget string // of the team; default { monthly: 100 }
 	limits string // of the key; default {}
 	alias  string // more of the alias, such as "max_attempts: 1,"
+	chat   bool   // its deployments know no dialect but chat
 
 	secret, model string
 	upstream      [2]string // the model names at the provider; the alias tries them in this order
@@ -43,9 +44,14 @@ func (o org) made(t *testing.T) org {
 	insert := func(section, format string, args ...any) {
 		text = bytes.Replace(text, []byte("\n"+section+":\n"), []byte("\n"+section+":\n  "+fmt.Sprintf(format, args...)+"\n"), 1)
 	}
+	provider, credential := "openai", "fake-openai"
+	if o.chat {
+		provider, credential = "compatible", name
+		insert("credentials", "%s: { provider: compatible }", name)
+	}
 	for _, model := range o.upstream {
-		insert("deployments", `- { id: %s, provider: openai, base_url: "%s/v1", model: %s, credential: fake-openai, price: chat }`,
-			model, providerURL(), model)
+		insert("deployments", `- { id: %s, provider: %s, base_url: "%s/v1", model: %s, credential: %s, price: chat }`,
+			model, provider, providerURL(), model, credential)
 	}
 	insert("aliases", "%s: { %s targets: [ { deployment: %s, priority: 1 }, { deployment: %s, priority: 2 } ] }",
 		o.model, o.alias, o.upstream[0], o.upstream[1])
@@ -53,6 +59,9 @@ func (o org) made(t *testing.T) org {
 	insert("keys", "- { id: %s, team: %s, secret_sha256: %s, aliases: [%s], limits: %s }",
 		name, name, hex.EncodeToString(sum[:]), o.model, cmp.Or(o.limits, "{}"))
 	post(t, adminURL()+"/admin/v1/config:apply", map[string]any{"yaml": string(text), "file": name})
+	if o.chat {
+		post(t, adminURL()+"/admin.v1.AdminService/SetCredential", map[string]any{"name": name, "secret": []byte(providerKey)})
+	}
 	for tick := time.NewTicker(20 * time.Millisecond); ; <-tick.C {
 		if _, err := newApp(t, o.secret).Models.Get(testContext(t), o.model); err == nil {
 			return o
@@ -82,6 +91,9 @@ func received(t *testing.T, model string) int64 {
 	return w.Models[model].Received
 }
 
+// providerKey is the key that the fake provider of deploy/dev takes.
+const providerKey = "fake-provider-key"
+
 func adminURL() string { return cmp.Or(os.Getenv("SLUICE_ADMIN"), "http://127.0.0.1:7072") }
 
 func providerURL() string { return strings.TrimSuffix(witnessURL(), "/witness") }
@@ -99,6 +111,7 @@ func post(t *testing.T, url string, body any) {
 		t.Fatal(err)
 	}
 	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Connect-Protocol-Version", "1") // secrets are set by RPC alone
 	do(t, req, nil)
 }
 

@@ -363,3 +363,36 @@ func TestEndUserIsHashed(t *testing.T) {
 		t.Errorf("%s", p.lastBody())
 	}
 }
+
+// TestOldAzureStatesNoUsage: a version of Azure's API from before stream_options is not sent any, however it is asked for, and
+// its stream is settled by what was delivered.
+func TestOldAzureStatesNoUsage(t *testing.T) {
+	for name, body := range map[string]string{
+		"nobody asked":     with(`"stream":true`),
+		"the caller asked": with(`"stream":true,"stream_options":{"include_usage":true}`),
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &provider{id: "a", dialect: "azure", model: "gpt", answer: func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "text/event-stream")
+				_, _ = io.WriteString(w, `data: {"id":"c","choices":[{"index":0,"delta":{"role":"assistant","content":"hello there"},"finish_reason":null}]}`+"\n\n"+
+					`data: {"id":"c","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`+"\n\ndata: [DONE]\n\n")
+			}, change: func(d *quotav1.Deployment) { d.ApiVersion = "2024-06-01" }}
+			r := newRig(t, []*provider{p}, limited(100, 100_000, 50_000, allMoney))
+			a := r.chat(body)
+			if a.status != 200 || strings.Contains(p.lastBody(), "stream_options") {
+				t.Fatalf("%d %s: asked %s", a.status, a.body, p.lastBody())
+			}
+			r.eventually("it is settled", func() bool { return r.g.Lease.Stats().OpenHolds == 0 })
+			ev := r.attempts()
+			if len(ev) != 1 || ev[0].Get("source").Str != "estimate" || ev[0].Get("tokens.output").Int() <= 0 || ev[0].Get("tokens.input").Int() <= 0 {
+				t.Fatalf("events %v", ev)
+			}
+			if left, _, _, _ := r.g.Lease.Remaining(teamMoney); left != allMoney-ev[0].Get("cost_nano").Int() {
+				t.Errorf("%d of the budget is gone, the event says %s", allMoney-left, ev[0].Get("cost_nano").Raw)
+			}
+			if told := strings.Contains(a.body, `"estimated":true`); told != strings.Contains(body, "stream_options") {
+				t.Errorf("the caller is told of an estimate: %v: %s", told, a.body)
+			}
+		})
+	}
+}

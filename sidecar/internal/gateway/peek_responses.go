@@ -53,6 +53,11 @@ func peekItems(r *exchange.Request, v gjson.Result) *badField {
 			return false
 		}
 		r.Messages++
+		if item.Get("type").Str == "image_generation_call" { // that an earlier answer drew
+			r.Vision = true
+			r.InputExtra += imageTokens
+			return true
+		}
 		item.ForEach(func(k, m gjson.Result) bool {
 			if (k.Str == "content" || k.Str == "output") && m.IsArray() {
 				m.ForEach(func(_, part gjson.Result) bool {
@@ -76,11 +81,7 @@ func peekPart(r *exchange.Request, part gjson.Result) {
 		r.Vision = true
 		r.InputExtra += imageTokens
 	case "input_file":
-		if data := part.Get("file_data").Raw; data != "" {
-			r.InputExtra += fileTokens(len(data))
-		} else {
-			r.InputExtra += unseenTokens
-		}
+		peekFile(r, part.Get("file_data").Str)
 	default:
 		r.InputBytes += int64(len(part.Raw))
 	}

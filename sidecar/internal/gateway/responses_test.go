@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sluice-gateway/sluice/sidecar/internal/estimate"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 	"github.com/tidwall/gjson"
 )
@@ -79,9 +80,15 @@ func TestResponsesOnlyNative(t *testing.T) {
 	chat := &provider{id: "a", dialect: "compatible", answer: fine}
 	native := &provider{id: "b", answer: fineResponse}
 	r := newRig(t, []*provider{chat, native}, nil)
-	a := r.responses(codex + `,"previous_response_id":"resp_1"}`)
-	if a.status != 200 || a.header.Get("x-gw-deployment") != "b" || chat.calls.Load() != 0 || a.header.Get("x-gw-attempts") != "1" {
-		t.Errorf("%d %v %s", a.status, a.header, a.body)
+	for _, member := range []string{
+		`"previous_response_id":"resp_1"`, `"tools":[{"type":"web_search"}]`, `"tools":[{"type":"mcp","server_label":"a"}]`,
+		`"tools":[{"type":"custom","name":"f","format":{"type":"grammar","syntax":"lark","definition":"a"}}]`, `"prompt":{"id":"p"}`, `"truncation":"auto"`,
+	} {
+		a := r.responses(codex + `,` + member + `}`)
+		if a.status != 200 || a.header.Get("x-gw-deployment") != "b" || chat.calls.Load() != 0 || a.header.Get("x-gw-attempts") != "1" ||
+			!strings.Contains(native.lastBody(), member) {
+			t.Errorf("%s: %d %v %s", member, a.status, a.header, a.body)
+		}
 	}
 	if a := r.responses(strings.Replace(codex, `"unknown":{"kept":true},`, "", 1) + `}`); a.header.Get("x-gw-deployment") != "a" {
 		t.Errorf("%d %v %s", a.status, a.header, a.body)
@@ -118,12 +125,12 @@ func TestPeekResponses(t *testing.T) {
 		"max_output_tokens":20,"reasoning":{"effort":"low"},"tools":[{"type":"web_search"}],"text":{"format":{"type":"json_schema"}},
 		"metadata":{"feature":"search","user":"u1"},"instructions":"be brief","input":[{"role":"user","content":[
 		{"type":"input_text","text":"what is it"},{"type":"input_image","image_url":"data:"},{"type":"input_file","file_id":"f"}]},
-		{"type":"function_call_output","call_id":"c","output":"42"},{}]}`)}
+		{"type":"function_call_output","call_id":"c","output":"42"},{"type":"image_generation_call","result":"` + strings.Repeat("A", 9000) + `"},{}]}`)}
 	if bad := peek(&r); bad != nil {
 		t.Fatalf("%+v", *bad)
 	}
 	if r.Model != "m" || !r.Stream || !r.IncludeUsage || r.MaxOutput != 20 || r.Thinking == 0 || !r.Tools || !r.JSONSchema || !r.Vision ||
-		r.Feature != "search" || r.UserSHA256 != hashUser("u1") || r.Messages != 3 || r.InputExtra != imageTokens+unseenTokens || r.InputBytes < 100 {
+		r.Feature != "search" || r.UserSHA256 != hashUser("u1") || r.Messages != 4 || r.InputExtra != 2*imageTokens+estimate.UnseenTokens || r.InputBytes < 100 || r.InputBytes > 1000 {
 		t.Errorf("%+v", r)
 	}
 	for param, body := range map[string]string{

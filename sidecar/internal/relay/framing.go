@@ -14,25 +14,32 @@ import (
 type framing interface {
 	Feed(p []byte)
 	End()
-	Next() (sse.Event, bool, error)
+	Next() (*sse.Event, bool, error)
 }
 
 // jsonFraming is the one of JSON objects in an array or one a line: each is the data of an event without a name.
-type jsonFraming struct{ jsonseq.Reader }
+type jsonFraming struct {
+	jsonseq.Reader
+	ev sse.Event
+}
 
 // Next returns the next event.
-func (r *jsonFraming) Next() (sse.Event, bool, error) {
-	v, ok, err := r.Reader.Next()
-	return sse.Event{Data: v}, ok, err
+func (r *jsonFraming) Next() (_ *sse.Event, ok bool, err error) {
+	r.ev.Data, ok, err = r.Reader.Next()
+	return &r.ev, ok, err
 }
 
 // awsFraming is the one of application/vnd.amazon.eventstream.
-type awsFraming struct{ eventstream.Reader }
+type awsFraming struct {
+	eventstream.Reader
+	ev sse.Event
+}
 
 // Next returns the next event.
-func (r *awsFraming) Next() (sse.Event, bool, error) {
+func (r *awsFraming) Next() (*sse.Event, bool, error) {
 	ev, ok, err := r.Reader.Next()
-	return sse.Event{Name: ev.Name, Data: ev.Data}, ok, err
+	r.ev.Name, r.ev.Data = ev.Name, ev.Data
+	return &r.ev, ok, err
 }
 
 // unframed is the failure of a body that is not framed as it should be.

@@ -45,7 +45,7 @@ func (a *attempt) openStream(h *fasthttp.ResponseHeader, src source, b *body, ad
 			return a.synthesise(s, doc, ad, r, note)
 		}
 	case first[0] == '{' || first[0] == '[':
-		s.rd = &jsonFraming{jsonseq.Reader{Max: limit}}
+		s.rd = &jsonFraming{Reader: jsonseq.Reader{Max: limit}}
 		s.rd.Feed(first)
 	default:
 		s.rd = &sse.Reader{Max: limit}
@@ -94,7 +94,7 @@ func (a *attempt) document(s *Stream, first []byte) ([]byte, *exchange.Failure) 
 			}
 		}
 	}
-	s.rd = &jsonFraming{jsonseq.Reader{Max: a.c.cfg.EventBytesMax}}
+	s.rd = &jsonFraming{Reader: jsonseq.Reader{Max: a.c.cfg.EventBytesMax}}
 	s.rd.Feed(held)
 	return nil, nil
 }

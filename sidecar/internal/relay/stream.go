@@ -112,7 +112,7 @@ func (s *Stream) step(block bool) (turn, *exchange.Failure) {
 	}
 }
 
-func (s *Stream) event(ev sse.Event) (turn, *exchange.Failure) {
+func (s *Stream) event(ev *sse.Event) (turn, *exchange.Failure) {
 	s.events++
 	s.borrow()
 	var p adapter.Progress

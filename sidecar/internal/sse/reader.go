@@ -49,6 +49,8 @@ type Reader struct {
 	nameLent, dataLent bool
 	bare               []byte // a bare error line that waits behind the event before it
 
+	ev       Event
+	fresh    bool // nothing is open: p[pos:] begins an event, and not the first one
 	lent     bool // the line in hand lies whole in p
 	skipLF   bool // the last chunk ended in CR: an LF here belongs to it
 	began    bool // the first line, where a BOM may stand, is over
@@ -72,8 +74,65 @@ func (r *Reader) Feed(p []byte) {
 // End tells the reader that the stream has ended cleanly.
 func (r *Reader) End() { r.ended = true }
 
-// Next returns the next event. false means that more bytes are needed, or, after End, that nothing is left.
-func (r *Reader) Next() (Event, bool, error) {
+// Next returns the next event, valid until the next call. false means that more bytes are needed, or, after End, that
+// nothing is left.
+func (r *Reader) Next() (*Event, bool, error) {
+	if r.fresh {
+		if r.pos == len(r.p) && !r.ended {
+			r.p, r.pos = nil, 0
+			return nil, false, nil
+		}
+		if r.ordinary() {
+			return &r.ev, true, nil
+		}
+	}
+	ev, ok, err := r.any()
+	r.ev, r.fresh = ev, ok && !r.skipLF && r.bare == nil // behind an event nothing else can be open
+	return &r.ev, ok, err
+}
+
+// ordinary recognises an event that lies whole in the chunk and is spelled as nearly all are: perhaps a line with its
+// name, one with its data, and a blank one, which end in LF. It does what any would do with it, only faster.
+func (r *Reader) ordinary() (ok bool) {
+	p, at := r.p, r.pos
+	if len(p) > r.room() {
+		return false
+	}
+	r.ev = Event{}
+	if begins(p[at:], eventField) {
+		if r.ev.Name, at, ok = r.ordinaryLine(at + len(eventField)); !ok {
+			return false
+		}
+	}
+	if begins(p[at:], dataField) {
+		if r.ev.Data, at, ok = r.ordinaryLine(at + len(dataField)); ok && at < len(p) && p[at] == '\n' {
+			r.pos = at + 1
+			return true
+		}
+	}
+	if at > r.pos {
+		r.lf = -1 // it is behind pos no longer
+	}
+	return false
+}
+
+// ordinaryLine is p from a place up to the next LF, and the place behind that; ok is false when there is a CR before.
+func (r *Reader) ordinaryLine(from int) (line []byte, next int, ok bool) {
+	if r.lf < from {
+		r.lf = index(r.p, from, '\n')
+	}
+	if r.lf == len(r.p) || bytes.IndexByte(r.p[from:r.lf], '\r') >= 0 {
+		return nil, from, false
+	}
+	return r.p[from:r.lf], r.lf + 1, true
+}
+
+func begins(p []byte, field string) bool {
+	return len(p) >= len(field) && string(p[:len(field)]) == field
+}
+
+// any is Next for all that there is.
+func (r *Reader) any() (Event, bool, error) {
 	if r.err != nil {
 		return Event{}, false, r.err
 	}
@@ -281,6 +340,11 @@ var (
 	bom         = []byte("\xef\xbb\xbf")
 	colon       = []byte(":")
 	errorMember = []byte(`"error"`)
+)
+
+const (
+	eventField = "event: "
+	dataField  = "data: "
 )
 
 func index(p []byte, from int, c byte) int {

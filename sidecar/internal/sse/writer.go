@@ -14,6 +14,9 @@ const KeepAlive = ": keep-alive\n\n"
 // AppendData appends one event without a name. data is normally one line of JSON; line ends in it become further
 // data lines, so that no content can end the event early.
 func AppendData(dst, data []byte) []byte {
+	if bytes.IndexByte(data, '\n') < 0 && bytes.IndexByte(data, '\r') < 0 { // nearly always, and faster than IndexAny
+		return append(appendLine(dst, data), '\n')
+	}
 	for {
 		i := bytes.IndexAny(data, "\r\n")
 		if i < 0 {
@@ -55,7 +58,7 @@ func appendLine(dst, line []byte) []byte {
 }
 
 func mustBeOneLine(s string) {
-	if strings.ContainsAny(s, "\r\n") {
+	if strings.IndexByte(s, '\n') >= 0 || strings.IndexByte(s, '\r') >= 0 {
 		panic("BUG: sse: line end inside a field")
 	}
 }

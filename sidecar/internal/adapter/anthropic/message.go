@@ -16,7 +16,7 @@ func (t *translation) message(m *prompt.Message) *exchange.Failure {
 	case prompt.ToolRole:
 		return t.result(m)
 	}
-	if t.turns.Any() && takesSystemLater(t.model) {
+	if t.turns.Any() && takesSystemLater(t.base) {
 		t.later = append(t.later, m)
 	} else {
 		t.hoist(m)

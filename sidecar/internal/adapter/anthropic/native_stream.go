@@ -35,13 +35,19 @@ func newNativeStream(r *exchange.Request, a adapter.Annotate) *nativeStream {
 const (
 	eventDelta = "message_delta"
 	eventStop  = "message_stop"
+	deltaName  = "event: content_block_delta\n"
+	dataField  = "data: "
 )
 
 // Event implements adapter.Stream.
 func (s *nativeStream) Event(dst, name, data []byte) ([]byte, adapter.Progress) {
 	if p, ok := readPiece(data); ok {
 		s.delivered += p.size
-		return s.pass(dst, "content_block_delta", data), s.real(p.size > 0)
+		dst = append(s.flush(dst), deltaName...)
+		if len(data) > p.to+len(`"}}`) { // padding, which may hold line ends
+			return sse.AppendData(dst, data), s.real(p.size > 0)
+		}
+		return append(append(append(dst, dataField...), data...), "\n\n"...), s.real(p.size > 0)
 	}
 	if len(bytes.TrimSpace(data)) == 0 || bytes.Equal(data, doneMark) {
 		return dst, adapter.Progress{}

@@ -18,6 +18,7 @@ type translation struct {
 	r           *exchange.Request
 	host        *Host
 	model       string
+	base        string            // the model that decides what can be asked for
 	system      []byte            // text blocks, comma separated
 	later       []*prompt.Message // the system's, that wait for their place
 	turns       adapter.Turns
@@ -37,7 +38,7 @@ func (h *Host) translate(r *exchange.Request, d *exchange.Deployment) ([]byte, *
 	if f != nil {
 		return nil, f
 	}
-	t := translation{Chat: in, r: r, host: h, model: d.Model, turns: adapter.NewTurns(len(r.Body))}
+	t := translation{Chat: in, r: r, host: h, model: d.Model, base: d.Base(), turns: adapter.NewTurns(len(r.Body))}
 	for _, m := range in.Rest {
 		if f := in.Refuse(m, "Anthropic models"); f != nil {
 			return nil, f
@@ -106,7 +107,7 @@ func (t *translation) answer() *exchange.Failure {
 	switch schema := t.Format.Schema; {
 	case t.Format.JSON:
 		f = no("response_format", "Anthropic has no json_object format: use json_schema")
-	case schema != "" && !knowsFormat(t.model):
+	case schema != "" && !knowsFormat(t.base):
 		f = no("response_format", "this model cannot be held to a schema")
 	case schema != "":
 		t.format = `{"type":"json_schema","schema":` + schema + `}`

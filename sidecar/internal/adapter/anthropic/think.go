@@ -12,7 +12,7 @@ func (t *translation) think() *exchange.Failure {
 	if t.Effort == "" {
 		return nil
 	}
-	switch how := mindOf(t.model); {
+	switch how := mindOf(t.base); {
 	case t.Effort == "none" && how == mindNone:
 		return nil
 	case t.Effort == "none":

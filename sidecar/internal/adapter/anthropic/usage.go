@@ -15,7 +15,7 @@ type counts struct {
 	written5m, written1h int64
 	thinking             int64
 	searches             int64
-	tier                 string
+	tier, speed, geo     string
 	raw                  []byte // members of the usage object that are not null, see merge
 	hasOutput, stated    bool
 	passes               []counts // iterations, when the provider ran the model more than once
@@ -48,6 +48,14 @@ func (c *counts) update(u gjson.Result) {
 		case "service_tier":
 			if v.Type == gjson.String {
 				c.tier = adapter.Trimmed(v.Str)
+			}
+		case "speed":
+			if v.Type == gjson.String {
+				c.speed = adapter.Trimmed(v.Str)
+			}
+		case "inference_geo":
+			if v.Type == gjson.String {
+				c.geo = adapter.Trimmed(v.Str)
 			}
 		case "input_tokens":
 			set(&c.input, v)
@@ -132,7 +140,7 @@ func merge(all []byte, u gjson.Result) []byte {
 
 // usage is what the provider stated.
 func (c *counts) usage() exchange.Usage {
-	u := exchange.Usage{Tokens: c.tokens(), Source: exchange.FromProvider, ServiceTier: c.tier}
+	u := exchange.Usage{Tokens: c.tokens(), Source: exchange.FromProvider, ServiceTier: c.tier, Speed: c.speed, Geo: c.geo}
 	if len(c.raw) <= rawMax {
 		u.Raw = string(c.raw)
 	}

@@ -20,7 +20,7 @@ func New() *Adapter { return &Adapter{} }
 
 // Speak implements adapter.Speaker: Claude's own dialect is spoken by Claude alone.
 func (*Adapter) Speak(dialect exchange.Dialect, d *exchange.Deployment) adapter.Adapter {
-	if !isClaude(d.Model) {
+	if !isClaude(d.Base()) {
 		return nil
 	}
 	return claude().Speak(dialect, d)
@@ -33,10 +33,10 @@ func (*Adapter) Request(r *exchange.Request, d *exchange.Deployment, _ []byte) (
 	if r.Operation != exchange.Chat {
 		return adapter.Call{}, adapter.Unsupported("model", "Bedrock is asked for chats alone")
 	}
-	if isClaude(d.Model) {
+	if isClaude(d.Base()) {
 		return claude().Request(r, d, nil)
 	}
-	body, f := translate(r, d.Model)
+	body, f := translate(r, d.Base())
 	if f != nil {
 		return adapter.Call{}, f
 	}

@@ -15,8 +15,10 @@ import (
 const claudeVersion = "bedrock-2023-05-31"
 
 // isClaude reports whether a model's id tells that it is Claude. That of an application's own inference profile tells
-// nothing: Converse serves it, whatever it is.
-func isClaude(model string) bool { return strings.Contains(model, "anthropic.claude") }
+// nothing: unless the deployment's base model does, Converse serves it, whatever it is.
+func isClaude(base string) bool {
+	return strings.Contains(base, "anthropic.claude") || strings.HasPrefix(base, "claude-")
+}
 
 func claude() *anthropic.Adapter {
 	return anthropic.NewAt(anthropic.Host{

@@ -148,6 +148,15 @@ func refine(f *exchange.Failure) {
 				break
 			}
 		}
+	case has("value at '", "value '"): // of a constraint: Value '5' at 'inferenceConfig.temperature' failed to satisfy it
+		_, path, _ := strings.Cut(text, "at '")
+		path, _, _ = strings.Cut(path, "'")
+		for _, n := range callersNames {
+			if strings.Contains(path, n.provider) {
+				f.Param = n.caller
+				break
+			}
+		}
 	}
 }
 

@@ -152,6 +152,19 @@ func TestUnsupported(t *testing.T) {
 
 // TestPaths: colons and slashes of a model's id are escaped.
 func TestPaths(t *testing.T) {
+	const profile, escaped = "arn:aws:bedrock:us-east-1:1:application-inference-profile/x", "/model/arn%3Aaws%3Abedrock%3Aus-east-1%3A1%3Aapplication-inference-profile%2Fx"
+	for base, want := range map[string]string{
+		"": "converse", nova: "converse", "anthropic.claude-opus-4-6-v1": "invoke", "claude-opus-4-6": "invoke",
+	} {
+		d := &exchange.Deployment{Model: profile, BaseModel: base}
+		call, f := New().Request(ask(hi), d, nil)
+		if f != nil || call.Path != escaped+"/"+want {
+			t.Errorf("a profile of %q: %s, %+v", base, call.Path, f)
+		}
+		if speaks := New().Speak(exchange.MessagesDialect, d) != nil; speaks != (want == "invoke") {
+			t.Errorf("a profile of %q speaks Claude's own dialect: %v", base, speaks)
+		}
+	}
 	for _, c := range []struct {
 		model  string
 		stream bool

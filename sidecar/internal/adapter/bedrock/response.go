@@ -30,9 +30,8 @@ func respond(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exch
 	dst = reply.AppendTier(dst, use.ServiceTier)
 	dst = append(dst, `,"choices":[{"index":0,"message":`...)
 	msg := said(r.ID, content)
-	dst = append(msg.Append(dst), `,"logprobs":null,"finish_reason":"`...)
-	dst = append(dst, finishReason(stop, len(msg.Calls) > 0)...)
-	dst = append(dst, `"}],"usage":`...)
+	dst = appendFinish(append(msg.Append(dst), `,"logprobs":null,`...), stop, len(msg.Calls) > 0)
+	dst = append(dst, `}],"usage":`...)
 	own, use := a(nil, use, adapter.Delivered{Bytes: int64(len(content.Raw))})
 	dst = append(reply.AppendUsage(dst, use.Tokens), `,"x_gateway":`...)
 	return append(append(dst, own...), '}'), use, nil

@@ -169,8 +169,8 @@ func (s *conversation) End(dst []byte) ([]byte, *exchange.Failure) {
 	}
 	dst = s.Begin(s.closeCall(dst))
 	tier := string(reply.AppendTier(nil, s.usage.ServiceTier))
-	dst = append(append(s.Open(dst), tier...), `,"choices":[{"index":0,"delta":{},"finish_reason":"`...)
-	dst = s.Close(append(append(dst, finishReason(s.stop, s.Calls() > 0)...), `"}]`...))
+	dst = append(append(s.Open(dst), tier...), `,"choices":[{"index":0,"delta":{},`...)
+	dst = s.Close(append(appendFinish(dst, s.stop, s.Calls() > 0), "}]"...))
 	return s.Single.End(dst, s.usage, tier, reply.AppendUsage), nil
 }
 

@@ -63,6 +63,16 @@ func finishReason(stop string, calls bool) string {
 	return "stop"
 }
 
+// appendFinish appends the finish_reason member of a choice, and the provider's own word where ours says less.
+func appendFinish(dst []byte, stop string, calls bool) []byte {
+	dst = append(append(append(dst, `"finish_reason":"`...), finishReason(stop, calls)...), '"')
+	switch stop {
+	case "end_turn", "max_tokens", "tool_use":
+		return dst
+	}
+	return adapter.AppendString(append(dst, `,"native_finish_reason":`...), adapter.Trimmed(stop))
+}
+
 // malformed is the failure of an answer whose model did not keep to the form, nil for any other. The tokens are to be
 // paid all the same.
 func malformed(stop string) *exchange.Failure {

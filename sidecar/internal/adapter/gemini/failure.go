@@ -61,6 +61,8 @@ func failureOf(status int, detail gjson.Result) *exchange.Failure {
 		switch kind := d.Get("@type").Str; {
 		case strings.HasSuffix(kind, ".RetryInfo"):
 			f.RetryAfter = adapter.Until(d.Get("retryDelay").Str, adapter.Date(func(string) string { return "" }))
+		case strings.HasSuffix(kind, ".BadRequest") && f.Param == "":
+			f.Param = paramOf(d.Get("fieldViolations.0.field").Str)
 		case strings.HasSuffix(kind, ".ErrorInfo") && d.Get("reason").Str != "":
 			f.Code = adapter.Trimmed(d.Get("reason").Str)
 		}
@@ -108,6 +110,28 @@ func refineRequest(f *exchange.Failure, status string) {
 			}
 		}
 	}
+}
+
+// paramOf is the caller's member behind the path of one of the provider's, such as
+// GenerateContentRequest.generation_config.stop_sequences; "" where there is none. Positions inside it are left out: the
+// caller's messages are numbered otherwise.
+func paramOf(path string) string {
+	path = strings.ReplaceAll(strings.ToLower(path), "_", "")
+	for _, n := range callersFields {
+		if strings.Contains(path, n.provider) {
+			return n.caller
+		}
+	}
+	return ""
+}
+
+// callersFields are the caller's members behind the provider's, in lower case. The first that fits counts.
+var callersFields = []struct{ provider, caller string }{
+	{"contents", "messages"}, {"systeminstruction", "messages"}, {"toolconfig", "tool_choice"}, {"tools", "tools"},
+	{"maxoutputtokens", "max_tokens"}, {"stopsequences", "stop"}, {"candidatecount", "n"}, {"temperature", "temperature"}, {"topp", "top_p"},
+	{"topk", "top_k"}, {"seed", "seed"}, {"presencepenalty", "presence_penalty"}, {"frequencypenalty", "frequency_penalty"},
+	{"generationconfig.logprobs", "top_logprobs"}, {"logprobs", "logprobs"}, {"responsemodalities", "modalities"}, {"response", "response_format"},
+	{"thinking", "reasoning_effort"}, {"servicetier", "service_tier"},
 }
 
 // callersNames are the caller's members behind the provider's words for what a model cannot do. The first that fits

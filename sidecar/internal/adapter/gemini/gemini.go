@@ -49,7 +49,7 @@ func (a *Adapter) Request(r *exchange.Request, d *exchange.Deployment, _ []byte)
 	default:
 		return adapter.Call{}, adapter.Unsupported("model", "Gemini models do not serve this operation")
 	}
-	body, header, f := translate(r, d.Model, a.vertex)
+	body, header, f := translate(r, d.Base(), a.vertex)
 	if f != nil {
 		return adapter.Call{}, f
 	}

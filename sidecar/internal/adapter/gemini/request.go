@@ -17,6 +17,7 @@ type translation struct {
 	vertex  bool
 	how     mind
 	swift   bool  // a Flash model
+	draws   bool  // it can answer with images
 	choices int64 // to be made
 	system  []byte
 	turns   turns
@@ -32,7 +33,7 @@ func translate(r *exchange.Request, model string, vertex bool) (body []byte, hea
 	if f != nil {
 		return nil, nil, f
 	}
-	t := translation{Chat: in, vertex: vertex, how: mindOf(model), swift: isSwift(model), choices: r.Choices}
+	t := translation{Chat: in, vertex: vertex, how: mindOf(model), swift: isSwift(model), draws: draws(model), choices: r.Choices}
 	t.turns.init(t.how == mindLevel, vertex, len(r.Body))
 	if f := t.sample(); f != nil {
 		return nil, nil, f
@@ -63,6 +64,10 @@ func (t *translation) sample() *exchange.Failure {
 			t.set("frequencyPenalty", v.Raw)
 		case "presence_penalty":
 			t.set("presencePenalty", v.Raw)
+		case "top_k":
+			t.set("topK", v.Raw)
+		case "modalities":
+			f = t.modalities(v)
 		case "seed":
 			if n := v.Int(); n < math.MinInt32 || n > math.MaxInt32 {
 				f = t.Cannot("seed", "Gemini takes only seeds of 32 bits")

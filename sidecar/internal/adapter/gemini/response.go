@@ -104,9 +104,12 @@ func (m *message) read(parts gjson.Result) {
 			m.calls++
 			return true
 		}
-		escaped := adapter.Inside(p.Get("text"))
+		escaped, image := adapter.Inside(p.Get("text")), p.Get("inlineData")
 		m.size += int64(len(p.Get("text").Str))
 		switch {
+		case isDrawn(p, image):
+			m.said.Images = appendImage(adapter.Comma(m.said.Images, 0), image)
+			m.size += adapter.DrawnBytes
 		case escaped == "":
 		case p.Get("thought").Bool():
 			m.said.Thinking = append(m.said.Thinking, escaped...)

@@ -97,8 +97,13 @@ func (s *stream) candidate(dst []byte, c *choice, v gjson.Result) []byte {
 			dst = s.call(dst, c, call, signature.Str)
 			return true
 		}
-		escaped := adapter.Inside(p.Get("text"))
+		escaped, image := adapter.Inside(p.Get("text")), p.Get("inlineData")
 		switch {
+		case isDrawn(p, image):
+			c.thinking = false
+			dst = appendImage(append(s.open(dst, c), `"images":[`...), image)
+			dst = s.close(append(dst, ']'))
+			s.Sent.Bytes += adapter.DrawnBytes
 		case escaped == "":
 		case p.Get("thought").Bool():
 			dst = s.thought(dst, c, escaped)

@@ -19,7 +19,8 @@ type counts struct {
 	cached             int64 // part of prompt
 	audio, audioCached int64 // part of prompt, part of cached
 	output, thoughts   int64 // apart from each other
-	audioOut           int64 // part of output
+	image, imageCached int64 // the same of images
+	audioOut, imageOut int64 // parts of output
 	tier, raw          string
 	stated             bool // the prompt was stated
 	produced           bool // output or thoughts were stated
@@ -50,11 +51,14 @@ func (c *counts) update(u gjson.Result) {
 		case "thoughtsTokenCount":
 			c.produced = set(&c.thoughts, v) || c.produced
 		case "promptTokensDetails":
-			set(&c.audio, spoken(v))
+			set(&c.audio, ofModality(v, "AUDIO"))
+			set(&c.image, ofModality(v, "IMAGE"))
 		case "cacheTokensDetails":
-			set(&c.audioCached, spoken(v))
+			set(&c.audioCached, ofModality(v, "AUDIO"))
+			set(&c.imageCached, ofModality(v, "IMAGE"))
 		case "candidatesTokensDetails":
-			set(&c.audioOut, spoken(v))
+			set(&c.audioOut, ofModality(v, "AUDIO"))
+			set(&c.imageOut, ofModality(v, "IMAGE"))
 		case "serviceTier", "trafficType":
 			c.tier = tierOf(v.Str)
 		}
@@ -65,10 +69,10 @@ func (c *counts) update(u gjson.Result) {
 	}
 }
 
-// spoken is the count of audio tokens among those of several modalities.
-func spoken(v gjson.Result) (n gjson.Result) {
+// ofModality is the count of the tokens of one modality among those of several.
+func ofModality(v gjson.Result, modality string) (n gjson.Result) {
 	v.ForEach(func(_, e gjson.Result) bool {
-		if e.Get("modality").Str == "AUDIO" {
+		if e.Get("modality").Str == modality {
 			n = e.Get("tokenCount")
 		}
 		return true
@@ -96,11 +100,13 @@ func (c *counts) usage(delivered int64) exchange.Usage {
 	}
 	prompt, cached := c.prompt+c.tools, min(c.cached, c.prompt)
 	audio := min(max(c.audio-c.audioCached, 0), c.prompt-cached)
+	image := min(max(c.image-c.imageCached, 0), c.prompt-cached-audio)
 	audioOut := min(c.audioOut, c.output)
+	imageOut := min(c.imageOut, c.output-audioOut)
 	return exchange.Usage{
 		Tokens: exchange.Tokens{
-			Input: prompt - cached - audio, CacheRead: cached, InputAudio: audio,
-			Output: c.output - audioOut + c.thoughts, OutputAudio: audioOut, Reasoning: c.thoughts,
+			Input: prompt - cached - audio - image, CacheRead: cached, InputAudio: audio, InputImage: image,
+			Output: c.output - audioOut - imageOut + c.thoughts, OutputAudio: audioOut, OutputImage: imageOut, Reasoning: c.thoughts,
 		},
 		Source: exchange.FromProvider, ServiceTier: c.tier, Raw: c.raw,
 	}
@@ -115,5 +121,6 @@ func appendUsage(dst []byte, t exchange.Tokens) []byte {
 	dst = reply.AppendInt(dst, `,"audio_tokens":`, t.InputAudio)
 	dst = reply.AppendInt(dst, `},"completion_tokens_details":{"reasoning_tokens":`, t.Reasoning)
 	dst = reply.AppendInt(dst, `,"audio_tokens":`, t.OutputAudio)
+	dst = reply.AppendInt(dst, `,"image_tokens":`, t.OutputImage)
 	return append(dst, "}}"...)
 }

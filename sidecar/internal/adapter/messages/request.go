@@ -30,8 +30,9 @@ func (o object) set(name string, v gjson.Result) {
 
 // chat is a chat request in the making.
 type chat struct {
-	out  object
-	list []any // of messages
+	out       object
+	list      []any    // of messages
+	droppable []string // members that may go where chat cannot say them
 }
 
 // Chat turns the body of a Messages request, a valid JSON object with no member twice, into that of a chat request. It
@@ -39,7 +40,7 @@ type chat struct {
 // FailRequest where the body is none of a Messages request. Of the members that chat cannot say, the droppable ones go.
 func Chat(body []byte, droppable []string) ([]byte, *exchange.Failure) {
 	in := gjson.ParseBytes(body)
-	c := chat{out: object{}}
+	c := chat{out: object{}, droppable: droppable}
 	if f := adapter.EachMember(body, droppable, c.member); f != nil {
 		return nil, f
 	}
@@ -62,6 +63,12 @@ func Chat(body []byte, droppable []string) ([]byte, *exchange.Failure) {
 		return nil, unsupported(fmt.Sprintf("messages[%d]", n-1), "the beginning of an answer cannot be given to this model")
 	}
 	c.out["messages"] = c.list
+	if c.out["tools"] == nil {
+		delete(c.out, "parallel_tool_calls") // OpenAI's dialect refuses it without tools
+		if len(in.Get("tools").Array()) > 0 || c.out["tool_choice"] == "auto" || c.out["tool_choice"] == "none" {
+			delete(c.out, "tool_choice") // the tools were dropped, or it says nothing
+		}
+	}
 	b, err := json.Marshal(c.out)
 	if err != nil {
 		return nil, adapter.Invalid("", "the body cannot be translated: "+err.Error())
@@ -103,7 +110,12 @@ func (c *chat) member(name string, v gjson.Result) *exchange.Failure {
 		if v.Str != "standard" {
 			return unsupported(name, "this model has only the standard speed")
 		}
-	case "system", "messages", "cache_control":
+	case "mcp_servers", "fallbacks":
+		if !v.IsArray() || len(v.Array()) > 0 {
+			return unsupported(name, "%s is not supported here", name)
+		}
+	case "system", "messages": // see Chat
+	case "cache_control", "diagnostics": // about a cache that only Claude has
 	default:
 		return unsupported(name, "%s is not supported here", name)
 	}
@@ -166,7 +178,8 @@ func (c *chat) manage(v gjson.Result) *exchange.Failure {
 	return nil
 }
 
-// think turns a budget into an effort. An effort that is stated counts more.
+// think turns a budget into an effort. An effort that is stated counts more. Without either the model thinks as much as
+// it does by itself: not all can be told not to.
 func (c *chat) think(v gjson.Result) *exchange.Failure {
 	switch kind := v.Get("type").Str; kind {
 	case "disabled", "adaptive":
@@ -177,5 +190,21 @@ func (c *chat) think(v gjson.Result) *exchange.Failure {
 	default:
 		return unsupported("thinking.type", "%q is not enabled, adaptive or disabled", kind)
 	}
-	return nil
+	return thinkMembers(v)
+}
+
+// thinkMembers refuses what nobody knows. How thinking is shown, and what becomes of blocks that Claude does not
+// recognise, has no meaning here: blocks are shown as they are, and none is judged.
+func thinkMembers(v gjson.Result) (f *exchange.Failure) {
+	v.ForEach(func(k, v gjson.Result) bool {
+		switch k.Str {
+		case "type", "budget_tokens", "display", "block_binding":
+		default:
+			if v.Type != gjson.Null {
+				f = unsupported("thinking."+k.Str, "thinking.%s is not supported here", k.Str)
+			}
+		}
+		return f == nil
+	})
+	return f
 }

@@ -16,10 +16,12 @@ type stream struct {
 	adapter.Retold
 	r       *exchange.Request
 	started bool
-	open    string // kind of the open block, "" for none
-	block   int    // its index
-	call    int64  // index of the open tool call in the chunks
-	callID  string
+	open    string          // kind of the open block, "" for none
+	block   int             // its index
+	call    call            // the open one
+	waiting []call          // for it to end
+	held    int             // bytes of their arguments
+	next    int64           // calls with smaller indices have begun
 	extra   json.RawMessage // that came for the open call after its start
 	signed  bool            // the open block of thinking has its signature
 	claude  bool            // the entry of reasoning_details in hand is Claude's: its first piece says so
@@ -42,7 +44,7 @@ func (s *stream) End(dst []byte) ([]byte, *exchange.Failure) {
 	if f != nil {
 		return dst, f
 	}
-	dst = s.close(s.start(dst, gjson.Result{}))
+	dst = s.close(s.release(s.start(dst, gjson.Result{}), true))
 	delta := object{"type": "message_delta", "delta": s.end.members(), "usage": usage(s.Usage(), s.tier)}
 	if s.gateway != nil {
 		delta["x_gateway"] = s.gateway
@@ -50,7 +52,7 @@ func (s *stream) End(dst []byte) ([]byte, *exchange.Failure) {
 	return event(event(dst, "message_delta", delta), "message_stop", object{"type": "message_stop"}), nil
 }
 
-// interleaved is the failure of a stream that goes back to an earlier call, which Anthropic's cannot say.
+// interleaved is the failure of a stream that goes on with a call that was complete, which Anthropic's cannot say.
 func interleaved() *exchange.Failure {
 	return &exchange.Failure{Kind: exchange.FailInvalid, Message: "the provider's tool calls are interleaved"}
 }
@@ -102,28 +104,12 @@ func (s *stream) delta(dst []byte, d gjson.Result) ([]byte, bool) {
 			dst = s.piece(s.begin(dst, "text", object{"type": "text", "text": ""}), object{"type": "citations_delta", "citation": c})
 		}
 	}
-	for _, c := range d.Get("tool_calls").Array() {
-		extra := c.Get("extra_content")
-		if index := c.Get("index").Int(); s.open != "tool_use" || index != s.call {
-			if index <= s.call {
-				return dst, false
-			}
-			dst = s.close(dst)
-			s.call, s.callID = index, c.Get("id").Str
-			if extra.IsObject() {
-				dst = s.whole(dst, kept(s.callID, extra))
-			}
-			dst = s.begin(dst, "tool_use", object{
-				"type": "tool_use", "id": idOut(s.callID), "name": c.Get("function.name").Str, "input": object{},
-			})
-		} else if extra.IsObject() && len(extra.Raw) <= foreignMax {
-			s.extra = json.RawMessage(extra.Raw)
-		}
-		if arguments := c.Get("function.arguments").Str; arguments != "" {
-			dst = s.piece(dst, object{"type": "input_json_delta", "partial_json": arguments})
+	for _, image := range d.Get("images").Array() {
+		if block := drawn(image); block != nil {
+			dst = s.whole(dst, block)
 		}
 	}
-	return dst, true
+	return s.calls(dst, d.Get("tool_calls"))
 }
 
 // think opens a block of thinking, a new one when the open one has been signed.
@@ -202,7 +188,7 @@ func (s *stream) close(dst []byte) []byte {
 	if s.extra != nil {
 		extra := gjson.ParseBytes(s.extra)
 		s.extra = nil
-		dst = s.whole(dst, kept(s.callID, extra))
+		dst = s.whole(dst, kept(s.call.id, extra))
 	}
 	return dst
 }

@@ -62,7 +62,7 @@ func (m *mender) choices(v span, answer string) *exchange.Failure {
 			}
 		}
 		if finish.is() {
-			m.finish(finish, enterable(m.data, find(m.data, message, "tool_calls")))
+			m.finish(c.value, finish, enterable(m.data, find(m.data, message, "tool_calls")))
 		}
 	}
 	return nil

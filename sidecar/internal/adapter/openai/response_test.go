@@ -32,7 +32,7 @@ func TestResponseBytes(t *testing.T) {
 		},
 		"reasoning beside null": {
 			`{"model":"m","choices":[{"message":{"reasoning_content":null,"reasoning":"hm","content":"x"},"finish_reason":"eos"}],` + usage + `}`,
-			`{"model":"smart","choices":[{"message":{"role":"assistant","reasoning_content":"hm","content":"x"},"finish_reason":"stop"}],` + usage + own,
+			`{"model":"smart","choices":[{"message":{"role":"assistant","reasoning_content":"hm","content":"x"},"finish_reason":"stop","native_finish_reason":"eos"}],` + usage + own,
 		},
 		"reasoning in details": {
 			`{"model":"m","choices":[{"message":{"content":"x","reasoning":null,"reasoning_details":[{"type":"reasoning.text","text":"h"},{"type":"reasoning.summary","summary":"m"},{"type":"reasoning.encrypted","data":"zz"}]}}],` + usage + `}`,

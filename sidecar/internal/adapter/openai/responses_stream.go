@@ -2,6 +2,7 @@ package openai
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 
 	"github.com/tidwall/gjson"
@@ -27,6 +28,8 @@ type nativeStream struct {
 	delivered adapter.Delivered
 	model     string
 	edits     edits
+	templates templates
+	holes     []hole
 	broken    *exchange.Failure
 	failed    []byte         // the failed response that reported it, nil when the caller may not see it
 	last      []byte         // the response that is complete, which waits for what it cost; nil for none
@@ -38,7 +41,7 @@ type nativeStream struct {
 }
 
 // eventMembers are those of an event that are read.
-type eventMembers struct{ kind, sequence, response, delta, item, index, image span }
+type eventMembers struct{ kind, sequence, response, delta, item, index, image, padding span }
 
 // Event implements adapter.Stream.
 func (s *nativeStream) Event(dst, name, data []byte) ([]byte, adapter.Progress) {
@@ -46,6 +49,16 @@ func (s *nativeStream) Event(dst, name, data []byte) ([]byte, adapter.Progress) 
 		return dst, adapter.Progress{Failure: s.broken}
 	}
 	data = bytes.TrimSpace(data)
+	if s.last == nil {
+		if out, got, ok := s.templates.translate(dst, name, data); ok {
+			s.seq = got.number + 1
+			s.delivered.Bytes += int64(got.text)
+			if got.text > 0 {
+				s.delivered.Pieces++
+			}
+			return out, adapter.Progress{Real: got.text > 0}
+		}
+	}
 	if len(data) == 0 || bytes.HasPrefix(data, []byte("[DONE]")) { // the API has no [DONE], but servers do
 		return dst, adapter.Progress{Done: s.last != nil}
 	}
@@ -75,8 +88,29 @@ func (s *nativeStream) Event(dst, name, data []byte) ([]byte, adapter.Progress) 
 		s.lastName = string(name)
 		return dst, adapter.Progress{Real: real, Done: true}
 	}
-	return s.pass(dst, name, data, m.response, nil), adapter.Progress{Real: real}
+	at := len(dst)
+	dst = s.pass(dst, name, data, m.response, nil)
+	s.remember(name, data, m, dst[at:])
+	return dst, adapter.Progress{Real: real}
 }
+
+// remember lets the deltas that are like this one take the fast path: those of the same item, with another text, number
+// and padding. That the item has been heard stays true.
+func (s *nativeStream) remember(name, data []byte, m eventMembers, event []byte) {
+	if m.response.is() || m.image.is() || !hasText(data, m.delta) || !bytes.HasSuffix(data[m.kind.from:m.kind.to], []byte(`.delta"`)) ||
+		!m.sequence.is() || bytes.ContainsAny(data, "\r\n") {
+		return
+	}
+	holes := append(s.holes[:0], hole{span: m.sequence, number: true}, hole{span: inside(m.delta), count: true})
+	if isText(data, m.padding) {
+		holes = append(holes, hole{span: inside(m.padding)})
+	}
+	slices.SortFunc(holes, func(a, b hole) int { return a.from - b.from })
+	s.holes = holes
+	s.templates.next().learn(name, data, span{0, len(data)}, event, len(event)-len(data)-len("\n\n"), &s.edits, holes)
+}
+
+func inside(text span) span { return span{text.from + 1, text.to - 1} }
 
 func readEvent(data []byte) (m eventMembers) {
 	for c := enter(data, span{0, len(data)}); c.next(); {
@@ -98,6 +132,8 @@ func readEvent(data []byte) (m eventMembers) {
 			m.index = c.value
 		case "partial_image_b64":
 			m.image = c.value
+		case "obfuscation":
+			m.padding = c.value
 		}
 	}
 	return m

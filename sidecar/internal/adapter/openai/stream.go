@@ -43,8 +43,7 @@ type stream struct {
 	tier               string // the newest service_tier, raw JSON
 	// closing is the chunk that stated the usage, which becomes the last one.
 	closing   []byte
-	templates [templatesMax]template
-	oldest    int // of the templates
+	templates templates
 }
 
 // choice is what is known of one choice so far.
@@ -61,16 +60,12 @@ func (s *stream) Event(dst, name, data []byte) ([]byte, adapter.Progress) {
 		return dst, adapter.Progress{Failure: s.broken}
 	}
 	data = bytes.TrimSpace(data)
-	if len(name) == 0 {
-		for i := range s.templates {
-			if out, text, ok := s.templates[i].translate(dst, data); ok {
-				s.delivered += int64(text)
-				if text > 0 {
-					s.pieces++
-				}
-				return out, adapter.Progress{Real: text > 0}
-			}
+	if out, got, ok := s.templates.translate(dst, name, data); ok {
+		s.delivered += int64(got.text)
+		if got.text > 0 {
+			s.pieces++
 		}
+		return out, adapter.Progress{Real: got.text > 0}
 	}
 	if s.done = s.done || bytes.HasPrefix(data, []byte("[DONE]")); s.done {
 		return dst, adapter.Progress{Done: true}
@@ -116,7 +111,7 @@ func (s *stream) event(dst, name, data []byte) ([]byte, *exchange.Failure) {
 	if string(name) == "error" {
 		return dst, errorEvent(s.raw(v))
 	}
-	return s.chunk(dst, v)
+	return s.chunk(dst, name, v)
 }
 
 // errorEvent reads an event that is an error by its name: without an error member, the whole of it is one.
@@ -132,7 +127,7 @@ func errorEvent(data []byte) *exchange.Failure {
 
 // chunk passes the chunk v. What has no choice left is not sent on: usage chunks go out at the end, and the filter
 // annotations of Azure have nothing for callers who know OpenAI.
-func (s *stream) chunk(dst []byte, v span) ([]byte, *exchange.Failure) {
+func (s *stream) chunk(dst, name []byte, v span) ([]byte, *exchange.Failure) {
 	top := s.top(v)
 	usage := s.read(top) // of an error too: what was used before it
 	if hasText(s.data, top.tier) && string(s.raw(top.tier)) != s.tier {
@@ -180,21 +175,18 @@ func (s *stream) chunk(dst []byte, v span) ([]byte, *exchange.Failure) {
 	before := len(dst)
 	dst = s.edits.apply(append(dst, dataField...), s.data, v)
 	dst = append(dst, "\n\n"...)
-	s.remember(v, dst[before:])
+	s.remember(name, v, dst[before:])
 	return dst, nil
 }
 
 // remember lets chunks of this kind take the fast path, or forgets those that may not any longer.
-func (s *stream) remember(v span, event []byte) {
+func (s *stream) remember(name []byte, v span, event []byte) {
 	if !s.steady {
-		for i := range s.templates {
-			s.templates[i].n = 0
-		}
+		s.templates.forget()
 		return
 	}
 	slices.SortFunc(s.holes, func(a, b hole) int { return a.from - b.from })
-	s.templates[s.oldest].learn(s.data, v, event, &s.edits, s.holes)
-	s.oldest = (s.oldest + 1) % templatesMax
+	s.templates.next().learn(name, s.data, v, event, len(dataField), &s.edits, s.holes)
 }
 
 // members are those of a chunk that are read.
@@ -353,7 +345,7 @@ func (s *stream) choice(v span) (any bool, f *exchange.Failure) {
 	case ends && st.finished:
 		s.edits.set(finish, "null")
 	default:
-		s.finish(finish, len(st.calls) > 0)
+		s.finish(v, finish, len(st.calls) > 0)
 	}
 	if ends {
 		st.finished, s.steady = true, false

@@ -105,7 +105,7 @@ func TestStreamOddities(t *testing.T) {
 		"null delta":          {[]string{strings.Replace(delta(""), "{}", "null", 1), delta(`"content":"x"`), finished}, seenChoice{content: "x", finish: "stop"}},
 		"a delta over lines":  {[]string{delta("\"content\":\"x\",\n\"extra\":{\n\"a\":[1,\n2]}"), finished}, seenChoice{content: "x", finish: "stop"}},
 		"odd member names":    {[]string{delta(`"a\"b":1,"content":"x"`), finished}, seenChoice{content: "x", finish: "stop"}},
-		"odd finish":          {[]string{delta(`"content":"x"`), strings.Replace(finished, "stop", `a\"b`, 1)}, seenChoice{content: "x", finish: `a"b`}},
+		"odd finish":          {[]string{delta(`"content":"x"`), strings.Replace(finished, "stop", `a\"b`, 1)}, seenChoice{content: "x", finish: "stop"}},
 		"content parts":       {[]string{delta(`"content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]},{"type":"text","text":"x"}]`), finished}, seenChoice{content: "x", reasoning: "hm", finish: "stop"}},
 		"reasoning":           {[]string{delta(`"reasoning":"hm"`), delta(`"content":"x"`), finished}, seenChoice{content: "x", reasoning: "hm", finish: "stop"}},
 		"a finish again":      {[]string{delta(`"content":"x"`), finished, finished, strings.Replace(delta(`"content":"y"`), "null", `"stop"`, 1)}, seenChoice{content: "xy", finish: "stop"}},
@@ -203,7 +203,7 @@ func manyChoices() []string {
 
 // slowly makes every chunk take the long way.
 func (s *stream) slowly(dst, name, data []byte) ([]byte, adapter.Progress) {
-	s.templates = [templatesMax]template{}
+	s.templates = templates{}
 	return s.Event(dst, name, data)
 }
 
@@ -265,9 +265,9 @@ func TestTemplatesAreUsed(t *testing.T) {
 			s := New().Stream(ask(true), note).(*stream)
 			s.Event(nil, nil, []byte(benchOpening))
 			s.Event(nil, nil, []byte(chunk(1)))
-			_, text, ok := s.templates[0].translate(nil, []byte(chunk(2)))
-			if ok != (want > 0) || text != want {
-				t.Errorf("%d bytes, %v, want %d", text, ok, want)
+			_, got, ok := s.templates.translate(nil, nil, []byte(chunk(2)))
+			if ok != (want > 0) || got.text != want {
+				t.Errorf("%d bytes, %v, want %d", got.text, ok, want)
 			}
 		})
 	}

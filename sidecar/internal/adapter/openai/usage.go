@@ -82,6 +82,7 @@ func stated(u gjson.Result, op exchange.Operation) (exchange.Usage, bool) {
 	apart(&t.Input, &t.InputAudio, "prompt_tokens_details.audio_tokens")
 	apart(&t.Input, &t.InputImage, "prompt_tokens_details.image_tokens")
 	apart(&t.Output, &t.OutputAudio, "completion_tokens_details.audio_tokens")
+	apart(&t.Output, &t.OutputImage, "completion_tokens_details.image_tokens") // OpenRouter
 	t.Reasoning = min(reasoning, t.Output)
 	t.WebSearches = first(u, "server_tool_use.web_search_requests" /* OpenRouter */)
 	return exchange.Usage{Source: exchange.FromProvider, Tokens: t}, true

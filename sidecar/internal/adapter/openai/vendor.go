@@ -22,6 +22,7 @@ type ways struct {
 	system  bool              // a developer's message is a system's
 	schema  bool              // it cannot hold an answer to a JSON schema
 	nobody  bool              // it refuses messages with the name of who speaks
+	plain   bool              // its only tools are functions
 }
 
 // model is a family of models that refuse what others of their vendor take.
@@ -60,10 +61,10 @@ var reasoners = []model{
 }
 
 var (
-	ownWays   = &ways{limit: newCap, models: reasoners, strict: true}
-	azureWays = &ways{limit: newCap, models: reasoners, strict: true, refuses: []string{"web_search_options"}}
+	ownWays   = &ways{limit: newCap, models: reasoners, strict: true, refuses: []string{"top_k"}}
+	azureWays = &ways{limit: newCap, models: reasoners, strict: true, refuses: []string{"top_k", "web_search_options"}}
 	// azureOldWays are the versions of Azure's API before azureNewCap.
-	azureOldWays = &ways{limit: oldCap, models: reasoners, strict: true, refuses: []string{"web_search_options"}, mute: true}
+	azureOldWays = &ways{limit: oldCap, models: reasoners, strict: true, refuses: []string{"top_k", "web_search_options"}, mute: true}
 	// anyWays are those of a server of which nothing is known: it may know only the old name of the cap. All else it judges itself.
 	anyWays = &ways{limit: oldCap}
 )
@@ -71,39 +72,40 @@ var (
 // azureNewCap is the first version of Azure's API that has max_completion_tokens and stream_options.
 const azureNewCap = "2024-09-01"
 
-// vendors are the servers whose ways are known, by the deployment's vendor. The names stand in quotad's registry too.
+// vendors are the servers whose ways are known, by the deployment's vendor. quotad's registry has the same names:
+// TestNamesAreTheSame at the module's root sees to that.
 var vendors = map[string]*ways{
-	"vllm":     {limit: oldCap, refuses: hosted, system: true},
-	"sglang":   {limit: oldCap, refuses: hosted, system: true},
-	"llamacpp": {limit: oldCap, refuses: hosted, stops: true, system: true},
+	"vllm":     {limit: oldCap, refuses: hosted, system: true, plain: true},
+	"sglang":   {limit: oldCap, refuses: hosted, system: true, plain: true},
+	"llamacpp": {limit: oldCap, refuses: hosted, stops: true, system: true, plain: true},
 	"ollama": {
-		limit: oldCap, system: true,
-		refuses: and(hosted, "n", "tool_choice", "parallel_tool_calls", "logit_bias"),
+		limit: oldCap, system: true, plain: true,
+		refuses: and(hosted, "top_k", "n", "tool_choice", "parallel_tool_calls", "logit_bias"),
 	},
 	"mistral": {
-		limit: oldCap, mute: true, strict: true, shortID: true, system: true,
+		limit: oldCap, mute: true, strict: true, shortID: true, system: true, plain: true,
 		names:   map[string]string{"seed": "random_seed", "dimensions": "output_dimension"},
-		refuses: and(hosted, "logprobs", "top_logprobs", "logit_bias"),
+		refuses: and(hosted, "top_k", "logprobs", "top_logprobs", "logit_bias"),
 		forgets: bookkeeping,
 	},
 	// logprobs, logit_bias, top_logprobs, names and n above 1 are 400 (Groq docs: OpenAI compatibility).
 	"groq": {
-		limit: newCap, nobody: true,
-		refuses: []string{"n", "logprobs", "top_logprobs", "logit_bias", "prediction", "modalities", "audio", "web_search_options", "verbosity", "moderation", "store"},
+		limit: newCap, nobody: true, plain: true,
+		refuses: []string{"top_k", "n", "logprobs", "top_logprobs", "logit_bias", "prediction", "modalities", "audio", "web_search_options", "verbosity", "moderation", "store"},
 	},
 	"deepseek": {
-		limit: oldCap, schema: true, system: true,
-		refuses: and(hosted, "n", "seed", "logit_bias", "parallel_tool_calls"),
+		limit: oldCap, schema: true, system: true, plain: true,
+		refuses: and(hosted, "top_k", "n", "seed", "logit_bias", "parallel_tool_calls"),
 	},
 	// logit_bias is not supported (xAI's REST API reference).
 	"xai": {
-		limit:   newCap,
-		refuses: []string{"functions", "function_call", "logit_bias", "prediction", "modalities", "audio", "verbosity", "moderation", "store"},
+		limit: newCap, plain: true,
+		refuses: []string{"top_k", "functions", "function_call", "logit_bias", "prediction", "modalities", "audio", "verbosity", "moderation", "store"},
 		models:  groks,
 	},
 	"openrouter": {limit: oldCap},
 	// Nothing says what Gemini does not know here, so all but bookkeeping is passed on: it answers 400 to names it lacks.
-	"gemini-openai": {limit: oldCap, forgets: bookkeeping},
+	"gemini-openai": {limit: oldCap, plain: true, forgets: bookkeeping},
 }
 
 // unsaid are the members that Grok models which reason refuse. All that are named here decide themselves how much they
@@ -120,6 +122,20 @@ var groks = []model{
 	{prefix: "grok-code", refuses: and(unsaid, "reasoning_effort")},
 	{prefix: "grok-3-mini", refuses: unsaid},
 	{prefix: "grok-3", refuses: []string{"reasoning_effort"}},
+}
+
+// Sent implements adapter.Namer.
+func (*Adapter) Sent(r *exchange.Request, d *exchange.Deployment, param string) string {
+	name, end := param, strings.IndexAny(param, ".[")
+	if end >= 0 {
+		name = param[:end]
+	}
+	for ours, theirs := range waysOf(d).names {
+		if name == theirs && !find(r.Body, whole(r.Body), theirs).is() {
+			return ours + param[len(name):]
+		}
+	}
+	return param
 }
 
 func and(a []string, b ...string) []string { return slices.Concat(a, b) }

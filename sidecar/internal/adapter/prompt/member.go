@@ -2,6 +2,7 @@ package prompt
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 
 	"github.com/tidwall/gjson"
@@ -67,6 +68,8 @@ func rest(name string, v gjson.Result) *exchange.Failure {
 		if _, err := strconv.ParseInt(v.Raw, 10, 64); err != nil {
 			return adapter.Invalid(name, "seed must be a whole number")
 		}
+	case "top_k":
+		return number(name, v, 1, math.MaxInt32, &n)
 	case "frequency_penalty", "presence_penalty":
 		return number(name, v, -2, 2, &n)
 	case "logprobs":

@@ -38,7 +38,7 @@ type Chat struct {
 	Effort      string // a word that adapter.ThinkingTokens knows, or none; "" when it was not said
 	Tier        string // auto, default, flex, scale or priority; "" when it was not said
 	Limit       int64  // of output tokens: the caller's, else the alias's; 0 for none
-	// Rest is what few providers have, and what nobody knows. n, seed, frequency_penalty, presence_penalty, logprobs and
+	// Rest is what few providers have, and what nobody knows. n, seed, top_k, frequency_penalty, presence_penalty, logprobs and
 	// top_logprobs in it are well-formed.
 	Rest []Member
 

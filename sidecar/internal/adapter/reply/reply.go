@@ -88,7 +88,8 @@ func Arguments(v gjson.Result) string {
 // Message is the assistant's message of a complete answer.
 type Message struct {
 	Text, Thinking []byte // escaped
-	Details, Calls []byte // of reasoning_details and tool_calls, comma separated
+	// Of reasoning_details, images and tool_calls, comma separated.
+	Details, Images, Calls []byte
 }
 
 // Append appends the message.
@@ -105,6 +106,9 @@ func (m *Message) Append(dst []byte) []byte {
 	}
 	if len(m.Details) > 0 {
 		dst = append(append(append(dst, `,"reasoning_details":[`...), m.Details...), ']')
+	}
+	if len(m.Images) > 0 {
+		dst = append(append(append(dst, `,"images":[`...), m.Images...), ']')
 	}
 	if len(m.Calls) > 0 {
 		dst = append(append(append(dst, `,"tool_calls":[`...), m.Calls...), ']')

@@ -37,7 +37,10 @@ func (w *writer) call(dst []byte, index int64, c gjson.Result) ([]byte, bool) {
 	it.said = append(it.said, adapter.Inside(v)...)
 	w.size += len(v.Raw)
 	if it.kind == customCall {
-		return dst, true // its text is known when its arguments are complete
+		n := max(settled(it.said), it.read)
+		piece := it.input.more(gjson.Parse(quoted(it.said[it.read:n])).Str)
+		it.read = n
+		return w.customInput(dst, it, piece), true
 	}
 	return w.event(dst, "response.function_call_arguments.delta", it.at, `"delta":`+v.Raw), true
 }
@@ -59,15 +62,17 @@ func (w *writer) startCall(dst []byte, c gjson.Result) []byte {
 }
 
 func (w *writer) closeCall(dst []byte, it *item) []byte {
-	done := object{"status": "completed", "call_id": json.RawMessage(it.callID), "name": json.RawMessage(it.name)}
+	status := w.status(it)
+	done := object{"status": status, "call_id": json.RawMessage(it.callID), "name": json.RawMessage(it.name)}
 	if it.kind == customCall {
-		input := string(gjson.AppendJSONString(nil, customText(gjson.Parse(quoted(it.said)).Str)))
-		dst = w.event(dst, "response.custom_tool_call_input.delta", it.at, `"delta":`+input)
+		dst = w.customInput(dst, it, it.input.more(gjson.Parse(quoted(it.said[it.read:])).Str))
+		dst = w.customInput(dst, it, it.input.end(gjson.Parse(quoted(it.said)).Str))
+		input := quoted(it.input.said)
 		dst = w.event(dst, "response.custom_tool_call_input.done", it.at, `"input":`+input)
 		done["input"] = json.RawMessage(input)
 		return w.finished(dst, it, done)
 	}
-	if len(it.said) == 0 { // chat's calls without arguments; callers parse what they get
+	if len(it.said) == 0 && status == statusDone { // chat's calls without arguments; callers parse what they get
 		it.said = []byte("{}")
 		dst = w.event(dst, "response.function_call_arguments.delta", it.at, `"delta":"{}"`)
 	}
@@ -75,4 +80,12 @@ func (w *writer) closeCall(dst []byte, it *item) []byte {
 	dst = w.event(dst, "response.function_call_arguments.done", it.at, `"name":`+it.name, `"arguments":`+arguments)
 	done["arguments"] = json.RawMessage(arguments)
 	return w.finished(dst, it, done)
+}
+
+// customInput appends what a custom tool is told next, which is escaped.
+func (w *writer) customInput(dst []byte, it *item, piece []byte) []byte {
+	if len(piece) == 0 {
+		return dst
+	}
+	return w.event(dst, "response.custom_tool_call_input.delta", it.at, `"delta":`+quoted(piece))
 }

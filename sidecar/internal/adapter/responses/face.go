@@ -27,6 +27,7 @@ func (f Face) Response(r *exchange.Request, body []byte, a adapter.Annotate) ([]
 	w.chunk(in)
 	choice := in.Get("choices.0")
 	w.finish = choice.Get("finish_reason").Str
+	w.weigh(choice.Get("logprobs"))
 	_, ok := w.delta(nil, choice.Get("message"))
 	if !ok {
 		return nil, u, tooMuch()
@@ -47,7 +48,7 @@ func (f Face) Translate(r *exchange.Request, s adapter.Stream) adapter.Stream {
 }
 
 func newWriter(r *exchange.Request) writer {
-	return writer{head: newHead(r), custom: customTools(r.Native)}
+	return writer{head: newHead(r), custom: customTools(r.Native), weighs: wantsLogprobs(gjson.GetBytes(r.Native, "include"))}
 }
 
 // chunk reads what stands beside the choices of an answer or a chunk.

@@ -24,7 +24,7 @@ var echoes = map[string]any{
 	"instructions": nil, "max_output_tokens": nil, "metadata": object{}, "parallel_tool_calls": true, "temperature": nil,
 	"text": object{"format": object{"type": "text"}}, "tool_choice": "auto", "tools": []any{}, "top_p": nil,
 	"reasoning": object{"effort": nil, "summary": nil}, "truncation": "disabled", "user": nil, "safety_identifier": nil,
-	"prompt_cache_key": nil,
+	"prompt_cache_key": nil, "prompt_cache_retention": nil, "max_tool_calls": nil, "top_logprobs": 0,
 }
 
 // newHead reads the request, whose body is gone once it has been sent.
@@ -56,7 +56,7 @@ func (h *head) object(status string, output []json.RawMessage) object {
 	o := object{
 		"id": "resp_" + h.id, "object": "response", "created_at": h.created, "status": status, "model": h.model,
 		"output": output, "error": nil, "incomplete_details": nil, "usage": nil, "store": false, "background": false,
-		"previous_response_id": nil,
+		"previous_response_id": nil, "completed_at": nil, "service_tier": nil,
 	}
 	for k, v := range h.echo {
 		o[k] = v

@@ -68,6 +68,11 @@ func (c *conversation) item(at string, v gjson.Result) *exchange.Failure {
 		c.call(v, string(object{customInput: v.Get("input").Str}.raw()))
 	case "function_call_output", "custom_tool_call_output":
 		return c.output(at, v)
+	case kindImage:
+		c.image(v)
+	case "item_reference":
+		return unsupported(at+".id", "answers are not stored here: send the item itself instead of a reference to it "+
+			"(clients do when they ask with store: false)")
 	default:
 		return unsupported(at+".type", "an item of type %q is not supported here", kind)
 	}
@@ -109,7 +114,7 @@ func plain(list []any) any {
 	case 0:
 		return ""
 	case 1:
-		if p, ok := list[0].(object); ok && p["type"] == "text" {
+		if p, ok := list[0].(object); ok && p["type"] == "text" && p[cacheMark] == nil {
 			return p["text"]
 		}
 	}
@@ -187,6 +192,9 @@ func (c *conversation) end() {
 	c.list = append(c.list, m)
 }
 
+// cacheMark says in both dialects that a prompt up to here is worth keeping.
+const cacheMark = "prompt_cache_breakpoint"
+
 // parts translates the parts of a message, or of a tool's output.
 func parts(at string, v gjson.Result) (list []any, f *exchange.Failure) {
 	if !v.IsArray() {
@@ -195,6 +203,7 @@ func parts(at string, v gjson.Result) (list []any, f *exchange.Failure) {
 	v.ForEach(func(_, p gjson.Result) bool {
 		var out object
 		if out, f = part(fmt.Sprintf("%s[%d]", at, len(list)), p); f == nil {
+			out.set(cacheMark, p.Get(cacheMark))
 			list = append(list, out)
 		}
 		return f == nil
@@ -209,18 +218,26 @@ func part(at string, p gjson.Result) (object, *exchange.Failure) {
 	case "refusal":
 		return object{"type": "text", "text": p.Get("refusal").Str}, nil
 	case "input_image":
+		if given(p.Get("file_id")) {
+			return nil, noFiles(at)
+		}
 		url := p.Get("image_url")
 		if url.IsObject() { // as chat has it
 			url = url.Get("url")
 		}
 		if url.Str == "" {
-			return nil, unsupported(at+".image_url", "an image must come by its URL or as a data URL here")
+			return nil, unsupported(at+".image_url", "an image must come by its URL or as a data URL")
 		}
 		image := object{"url": url.Str}
 		image.set("detail", p.Get("detail"))
 		return object{"type": "image_url", "image_url": image}, nil
 	case "input_file":
-		if !given(p.Get("file_data")) {
+		switch {
+		case given(p.Get("file_id")):
+			return nil, noFiles(at)
+		case given(p.Get("file_url")):
+			return nil, unsupported(at+".file_url", "files are not fetched here: send the file itself in file_data")
+		case !given(p.Get("file_data")):
 			return nil, unsupported(at+".file_data", "a file must come with its data here")
 		}
 		file := object{}
@@ -235,4 +252,8 @@ func part(at string, p gjson.Result) (object, *exchange.Failure) {
 	default:
 		return nil, unsupported(at+".type", "a part of type %q is not supported here", kind)
 	}
+}
+
+func noFiles(at string) *exchange.Failure {
+	return unsupported(at+".file_id", "files are not stored here: send the file itself, as a data URL")
 }

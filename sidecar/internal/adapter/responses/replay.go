@@ -1,6 +1,7 @@
 package responses
 
 import (
+	"cmp"
 	"strconv"
 
 	"github.com/tidwall/gjson"
@@ -68,8 +69,9 @@ func (w *writer) replayText(dst []byte, place string, item gjson.Result) []byte 
 		at := `"content_index":` + strconv.Itoa(i)
 		dst = w.event(dst, "response.content_part.added", id, place, at, `"part":`+part.Raw)
 		if v := part.Get("text"); v.Type == gjson.String {
-			dst = w.event(dst, "response.output_text.delta", id, place, at, `"delta":`+v.Raw, `"logprobs":[]`)
-			dst = w.event(dst, "response.output_text.done", id, place, at, `"text":`+v.Raw, `"logprobs":[]`)
+			logprobs := `"logprobs":` + cmp.Or(part.Get("logprobs").Raw, "[]")
+			dst = w.event(dst, "response.output_text.delta", id, place, at, `"delta":`+v.Raw, logprobs)
+			dst = w.event(dst, "response.output_text.done", id, place, at, `"text":`+v.Raw, logprobs)
 		}
 		dst = w.event(dst, "response.content_part.done", id, place, at, `"part":`+part.Raw)
 	}

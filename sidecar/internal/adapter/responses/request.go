@@ -45,6 +45,10 @@ func Chat(body []byte, dropped []string) ([]byte, *exchange.Failure) {
 		t.talk.list = slices.Insert(t.talk.list, 0, any(object{"role": "system", "content": v.Str}))
 	}
 	t.out["messages"] = t.talk.list
+	if t.logprobs {
+		t.out["logprobs"] = true
+		t.out.set("top_logprobs", in.Get("top_logprobs")) // which says nothing to those who want none
+	}
 	if in.Get("stream").Bool() {
 		t.out["stream_options"] = object{"include_usage": true}
 	}
@@ -79,6 +83,8 @@ func Param(chat string) string {
 		return "text.format"
 	case "verbosity":
 		return "text.verbosity"
+	case "logprobs":
+		return "include"
 	case "messages":
 		return "input"
 	case "tools":
@@ -88,9 +94,10 @@ func Param(chat string) string {
 }
 
 type translation struct {
-	dropped []string
-	out     object
-	talk    conversation
+	dropped  []string
+	out      object
+	talk     conversation
+	logprobs bool
 }
 
 // member takes one member that is not null. Of one that fails, nothing is left.
@@ -124,7 +131,7 @@ func (t *translation) translate(name string, v gjson.Result) *exchange.Failure {
 	case "tool_choice":
 		return t.choice(v)
 	case "include":
-		return include(v)
+		return t.include(v)
 	case "store":
 		if v.Type != gjson.False {
 			return unsupported(name, "answers are not stored here: store must be false")
@@ -135,28 +142,50 @@ func (t *translation) translate(name string, v gjson.Result) *exchange.Failure {
 		}
 	case "previous_response_id", "conversation":
 		return unsupported(name, "answers are not stored here: send the items of the conversation in input instead of %s", name)
+	case "prompt":
+		return unsupported(name, "prompts are not stored here: send instructions and input instead of a prompt's id")
 	case "truncation":
 		if v.Str != "disabled" {
-			return unsupported(name, "truncation is not supported here")
+			return unsupported(name, "truncation is not supported here: the conversation must fit the model's window")
 		}
-	case "stream_options", "client_metadata": // padding against onlookers, and bookkeeping: the answer is the same
+	case "top_logprobs": // see Chat
+	case "stream_options", "client_metadata", "max_tool_calls":
+		// Padding against onlookers, bookkeeping, and a bound on tools that providers run: the answer is the same.
 	default:
 		return unsupported(name, "%s is not supported here", name)
 	}
 	return nil
 }
 
-// include takes what every answer has, asked for or not.
-func include(v gjson.Result) (f *exchange.Failure) {
+const includeLogprobs = "message.output_text.logprobs"
+
+// included are what an answer has anyway, or what only tools add to it that providers run: those are refused.
+var included = map[string]bool{
+	"reasoning.encrypted_content": true, "message.input_image.image_url": true, "file_search_call.results": true,
+	"web_search_call.results": true, "web_search_call.action.sources": true, "code_interpreter_call.outputs": true,
+	"computer_call_output.output.image_url": true,
+}
+
+func (t *translation) include(v gjson.Result) (f *exchange.Failure) {
 	i := 0
 	v.ForEach(func(_, e gjson.Result) bool {
-		if e.Str != "reasoning.encrypted_content" {
+		if e.Str != includeLogprobs && !included[e.Str] {
 			f = unsupported(fmt.Sprintf("include[%d]", i), "%q is not supported here", e.String())
 		}
 		i++
 		return f == nil
 	})
+	t.logprobs = f == nil && wantsLogprobs(v)
 	return f
+}
+
+// wantsLogprobs reads a request's include.
+func wantsLogprobs(include gjson.Result) (wants bool) {
+	include.ForEach(func(_, e gjson.Result) bool {
+		wants = e.Str == includeLogprobs
+		return !wants
+	})
+	return wants
 }
 
 func (t *translation) format(v gjson.Result) (f *exchange.Failure) {

@@ -54,21 +54,18 @@ func TestChatRefuses(t *testing.T) {
 		"input":                         `{"model":"m","prompt":null}`,
 		"input ":                        `{"model":"m","input":[]}`,
 		"input[1].role":                 items(`{"role":"robot","content":"a"}`),
-		"input[1].type":                 items(`{"type":"item_reference","id":"x"}`),
+		"input[1].type":                 items(`{"type":"web_search_call","id":"ws_1","status":"completed"}`),
+		"input[1].id":                   items(`{"type":"item_reference","id":"x"}`),
 		"input[1].content[0].type":      items(`{"role":"user","content":[{"type":"input_video"}]}`),
-		"input[1].content[0].image_url": items(`{"role":"user","content":[{"type":"input_image","file_id":"f"}]}`),
-		"input[1].content[0].file_data": items(`{"role":"user","content":[{"type":"input_file","file_id":"f"}]}`),
+		"input[1].content[0].image_url": items(`{"role":"user","content":[{"type":"input_image","image_url":null}]}`),
+		"input[1].content[0].file_id":   items(`{"role":"user","content":[{"type":"input_image","file_id":"f"}]}`),
+		"input[1].content[0].file_id ":  items(`{"role":"user","content":[{"type":"input_file","file_id":"f"}]}`),
+		"input[1].content[0].file_url":  items(`{"role":"user","content":[{"type":"input_file","file_url":"https://a.test/b.pdf"}]}`),
+		"input[1].content[0].file_data": items(`{"role":"user","content":[{"type":"input_file","filename":"f.pdf"}]}`),
 		"input[1].content":              items(`{"role":"user","content":5}`),
-		"previous_response_id":          with(`"previous_response_id":"resp_1"`),
-		"conversation":                  with(`"conversation":{"id":"c"}`),
-		"background":                    with(`"background":true`),
-		"store":                         with(`"store":true`),
-		"truncation":                    with(`"truncation":"auto"`),
-		"prompt":                        with(`"prompt":{"id":"p"}`),
-		"max_tool_calls":                with(`"max_tool_calls":3`),
-		"include[0]":                    with(`"include":["message.output_text.logprobs"]`),
 		"tools":                         with(`"tools":{}`),
-		"tools[0].type":                 with(`"tools":[{"type":"web_search"}]`),
+		"tools[0].defer_loading":        with(`"tools":[{"type":"function","name":"f","defer_loading":true}]`),
+		"tools[0].allowed_callers":      with(`"tools":[{"type":"custom","name":"f","allowed_callers":["programmatic"]}]`),
 		"tools[0].format":               with(`"tools":[{"type":"custom","name":"c","format":{"type":"grammar","syntax":"lark"}}]`),
 		"tool_choice.type":              with(`"tool_choice":{"type":"web_search"}`),
 		"text.format.type":              with(`"text":{"format":{"type":"xml"}}`),
@@ -81,6 +78,15 @@ func TestChatRefuses(t *testing.T) {
 			t.Errorf("%s: got %s, %+v, want a fault of %q", in, got, f, param)
 		}
 	}
+	for _, kind := range []string{
+		"web_search", "web_search_preview", "file_search", "code_interpreter", "mcp", "computer", "computer_use_preview", "image_generation",
+		"local_shell", "shell", "apply_patch", "namespace", "tool_search", "programmatic_tool_calling",
+	} {
+		_, f := responses.Chat([]byte(with(`"tools":[{"type":"function","name":"f"},{"type":"`+kind+`"}]`)), nil)
+		if f == nil || f.Param != "tools[1].type" || !strings.Contains(f.Message, `"`+kind+`"`) || f.Kind != exchange.FailUnsupported {
+			t.Errorf("%s: %+v", kind, f)
+		}
+	}
 	if got, f := responses.Chat([]byte(with(`"truncation":"auto","reasoning":{"effort":"low","context":"all"}`)), []string{"truncation", "reasoning"}); f != nil ||
 		string(got) != `{"messages":[{"content":"a","role":"user"}],"model":"m"}` {
 		t.Errorf("what may be dropped: %s %+v", got, f)
@@ -89,7 +95,7 @@ func TestChatRefuses(t *testing.T) {
 
 // TestToolsDropped: Codex has tools that no other provider knows, beside those that all can call.
 func TestToolsDropped(t *testing.T) {
-	in := `{"model":"m","input":"a","tools":[{"type":"web_search"},{"type":"function","name":"shell"},{"type":"custom","name":"patch","format":{"type":"grammar"}}]}`
+	in := `{"model":"m","input":"a","tools":[{"type":"web_search"},{"type":"function","name":"shell","output_schema":{"type":"object"}},{"type":"custom","name":"patch","format":{"type":"grammar"}}]}`
 	got, f := responses.Chat([]byte(in), []string{"tools"})
 	if names := gjson.GetBytes(got, "tools.#.function.name").Raw; f != nil || names != `["shell","patch"]` {
 		t.Errorf("%+v %s", f, got)
@@ -100,7 +106,7 @@ func TestParam(t *testing.T) {
 	for chat, want := range map[string]string{
 		"max_tokens": "max_output_tokens", "reasoning_effort": "reasoning.effort", "response_format.json_schema": "text.format",
 		"messages[3].content": "input", "tools[2].function.name": "tools[2].name", "temperature": "temperature", "": "",
-		"text.format": "text.format", "input[1].type": "input[1].type",
+		"text.format": "text.format", "logprobs": "include", "top_logprobs": "top_logprobs", "input[1].type": "input[1].type",
 	} {
 		if got := responses.Param(chat); got != want {
 			t.Errorf("%s: got %s, want %s", chat, got, want)

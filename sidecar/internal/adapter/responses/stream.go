@@ -46,6 +46,7 @@ func (s *stream) tell(dst []byte, chunk gjson.Result) ([]byte, *exchange.Failure
 	if v := choice.Get("finish_reason"); v.Type == gjson.String {
 		s.finish = v.Str
 	}
+	s.weigh(choice.Get("logprobs"))
 	dst, ok := s.delta(dst, choice.Get("delta"))
 	if !ok {
 		return dst, tooMuch()

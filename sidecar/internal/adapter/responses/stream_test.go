@@ -77,6 +77,10 @@ func follow(t *testing.T, events []string) gjson.Result {
 			if said[place] != e.Get("text").Str {
 				t.Fatalf("%q was said: %s", said[place], raw)
 			}
+		case kind == "response.custom_tool_call_input.done":
+			if said[place] != e.Get("input").Str {
+				t.Fatalf("%q was said: %s", said[place], raw)
+			}
 		case kind == "response.function_call_arguments.done":
 			if said[place] != e.Get("arguments").Str || e.Get("name").Str == "" {
 				t.Fatalf("%q was said: %s", said[place], raw)
@@ -131,8 +135,8 @@ func TestStream(t *testing.T) {
 	wantNames := "created in_progress " +
 		"output_item.added reasoning_summary_part.added reasoning_summary_text.delta reasoning_summary_text.delta reasoning_summary_text.done reasoning_summary_part.done output_item.done " +
 		"output_item.added content_part.added output_text.delta output_text.delta output_text.done content_part.done output_item.done " +
-		"output_item.added output_item.added function_call_arguments.delta function_call_arguments.delta output_item.added " +
-		"function_call_arguments.done output_item.done custom_tool_call_input.delta custom_tool_call_input.done output_item.done " +
+		"output_item.added output_item.added function_call_arguments.delta custom_tool_call_input.delta function_call_arguments.delta output_item.added " +
+		"function_call_arguments.done output_item.done custom_tool_call_input.done output_item.done " +
 		"function_call_arguments.delta function_call_arguments.done output_item.done completed"
 	if got := strings.ReplaceAll(strings.Join(names, " "), "response.", ""); got != wantNames {
 		t.Errorf("got  %s\nwant %s", got, wantNames)

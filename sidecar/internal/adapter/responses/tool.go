@@ -13,8 +13,8 @@ import (
 // A custom tool takes a text. To chat it is a function with this one argument.
 const customInput = "input"
 
-// tools takes the tools that the caller runs. Where tools may be dropped, those go that chat cannot say, and the grammar of
-// a custom tool's text.
+// tools takes the tools that the caller runs. Where tools may be dropped, those go that chat cannot say, and what chat
+// cannot say of the others: the grammar of a custom tool's text, which no provider holds a function's argument to.
 func (t *translation) tools(v gjson.Result) *exchange.Failure {
 	if !v.IsArray() {
 		return malformed("tools", "tools must be an array")
@@ -26,23 +26,21 @@ func (t *translation) tools(v gjson.Result) *exchange.Failure {
 		f := object{}
 		f.set("name", tool.Get("name"))
 		f.set("description", tool.Get("description"))
-		switch kind := tool.Get("type").Str; kind {
+		kind := tool.Get("type").Str
+		if no := toolMembers(at, kind, tool); no != nil && !drop {
+			return no
+		}
+		switch kind {
 		case "function":
 			f.set("parameters", tool.Get("parameters"))
 			f.set("strict", tool.Get("strict"))
 		case "custom":
-			if form := tool.Get("format"); !drop && given(form) && form.Get("type").Str != "text" {
-				return unsupported(at+".format", "a custom tool's format of type %q is not supported here", form.Get("type").String())
-			}
 			f["parameters"] = object{
 				"type": "object", "properties": object{customInput: object{"type": "string"}},
 				"required": []string{customInput}, "additionalProperties": false,
 			}
 		default:
-			if drop {
-				continue
-			}
-			return unsupported(at+".type", "a tool of type %q is not supported here", kind)
+			continue // dropped
 		}
 		list = append(list, object{"type": "function", "function": f})
 	}
@@ -50,6 +48,27 @@ func (t *translation) tools(v gjson.Result) *exchange.Failure {
 		t.out["tools"] = list
 	}
 	return nil
+}
+
+// toolMembers refuses what chat has no word for.
+func toolMembers(at, kind string, tool gjson.Result) (f *exchange.Failure) {
+	if kind != "function" && kind != "custom" {
+		return unsupported(at+".type", "a tool of type %q runs, or is known, only where the Responses API is spoken", kind)
+	}
+	tool.ForEach(func(k, v gjson.Result) bool {
+		switch name := k.Str; {
+		case !given(v), v.Type == gjson.False, v.IsArray() && len(v.Array()) == 0:
+		case name == "type", name == "name", name == "description", name == "parameters", name == "strict":
+		case name == "format" && v.Get("type").Str == "text":
+		case name == "format":
+			f = unsupported(at+".format", "a tool's input cannot be held to a format of type %q here", v.Get("type").String())
+		case name == "allowed_callers" && v.Get("@ugly").Raw == `["direct"]`:
+		default:
+			f = unsupported(at+"."+name, "%s is not supported here", name)
+		}
+		return f == nil
+	})
+	return f
 }
 
 func (t *translation) choice(v gjson.Result) *exchange.Failure {

@@ -20,8 +20,14 @@ type writer struct {
 	calls   []*item           // by chat's index
 	output  []json.RawMessage // by output_index; nil while an item is open
 	extra   map[string]json.RawMessage
-	size    int // of what was said, in bytes
+	size    int               // of what was said, in bytes
+	weighs  bool              // the caller wants logprobs
+	chances list              // logprobs of a text that has not begun
+	weight  int               // of all logprobs, in bytes
+	cites   []json.RawMessage // annotations of a text that has not begun
 	finish  string
+	newest  *item // the one that began last
+	ended   bool  // nothing more is said
 	tier    json.RawMessage
 	gateway json.RawMessage
 }
@@ -35,12 +41,36 @@ type item struct {
 	said         []byte    // a summary, or arguments; escaped
 	thoughts     []thought // of a reasoning
 	callID, name string    // of a call, raw
+	input        freeform  // what a custom tool is told
+	read         int       // of said, into input
 }
 
-// piece is a part of a message.
-type piece struct {
-	refusal bool
-	said    []byte // escaped
+// The kinds of items, and how they end.
+const (
+	kindMessage   = "message"
+	kindReasoning = "reasoning"
+
+	statusDone = "completed"
+	statusCut  = "incomplete"
+)
+
+// status is how an item ends: what was being said when the model had to stop is incomplete.
+func (w *writer) status(it *item) string {
+	if w.ended && it == w.newest && w.cutShort() != "" {
+		return statusCut
+	}
+	return statusDone
+}
+
+// cutShort says why an answer is not complete, "" when it is.
+func (w *writer) cutShort() string {
+	switch w.finish {
+	case "length":
+		return "max_output_tokens"
+	case "content_filter":
+		return "content_filter"
+	}
+	return ""
 }
 
 // event appends an event of some members.
@@ -80,6 +110,11 @@ func (w *writer) delta(dst []byte, d gjson.Result) ([]byte, bool) {
 			dst = w.text(dst, name == "refusal", v)
 		}
 	}
+	dst = w.cite(dst, d.Get("annotations"))
+	d.Get("images").ForEach(func(_, image gjson.Result) bool {
+		dst = w.drawn(dst, image.Get("image_url.url").Str)
+		return true
+	})
 	ok := true
 	next := int64(0) // a complete message has no indices
 	d.Get("tool_calls").ForEach(func(_, c gjson.Result) bool {
@@ -91,7 +126,7 @@ func (w *writer) delta(dst []byte, d gjson.Result) ([]byte, bool) {
 		dst, ok = w.call(dst, index, c)
 		return ok
 	})
-	return dst, ok && w.size <= textMax
+	return dst, ok && w.size <= textMax && w.weight <= weightMax
 }
 
 // start opens an item of a kind; its members as it begins follow its id and type.
@@ -99,6 +134,7 @@ func (w *writer) start(dst []byte, kind, prefix string, members object) ([]byte,
 	index := len(w.output)
 	w.output = append(w.output, nil)
 	it := &item{kind: kind, index: index, id: prefix + "_" + w.id + strconv.Itoa(index)}
+	w.newest = it
 	it.at = `"item_id":"` + it.id + `","output_index":` + strconv.Itoa(index)
 	members["id"], members["type"] = it.id, kind
 	return w.event(dst, "response.output_item.added", it.place(), `"item":`+string(members.raw())), it
@@ -115,10 +151,10 @@ func (w *writer) finished(dst []byte, it *item, members object) []byte {
 
 // reasoning makes sure that a reasoning item is open.
 func (w *writer) reasoning(dst []byte) []byte {
-	if w.open != nil && w.open.kind == "reasoning" {
+	if w.open != nil && w.open.kind == kindReasoning {
 		return dst
 	}
-	dst, w.open = w.start(w.closeOpen(dst), "reasoning", "rs", object{"summary": []any{}})
+	dst, w.open = w.start(w.closeOpen(dst), kindReasoning, "rs", object{"summary": []any{}})
 	return dst
 }
 
@@ -134,49 +170,6 @@ func (w *writer) summary(dst []byte, v gjson.Result) []byte {
 	return w.event(dst, "response.reasoning_summary_text.delta", w.open.at, firstSummary, `"delta":`+v.Raw)
 }
 
-func (w *writer) text(dst []byte, refusal bool, v gjson.Result) []byte {
-	if w.open == nil || w.open.kind != "message" {
-		dst, w.open = w.start(w.closeOpen(dst), "message", "msg",
-			object{"status": "in_progress", "role": "assistant", "content": []any{}})
-	}
-	it := w.open
-	if n := len(it.parts); n == 0 || it.parts[n-1].refusal != refusal {
-		dst = w.closePart(dst, it)
-		it.parts = append(it.parts, piece{refusal: refusal})
-		dst = w.event(dst, "response.content_part.added", it.at, it.last(), `"part":`+string(it.parts[n].object().raw()))
-	}
-	p := &it.parts[len(it.parts)-1]
-	p.said = append(p.said, adapter.Inside(v)...)
-	w.size += len(v.Raw)
-	if refusal {
-		return w.event(dst, "response.refusal.delta", it.at, it.last(), `"delta":`+v.Raw)
-	}
-	return w.event(dst, "response.output_text.delta", it.at, it.last(), `"delta":`+v.Raw, `"logprobs":[]`)
-}
-
-// last is the place of the last part.
-func (it *item) last() string { return `"content_index":` + strconv.Itoa(len(it.parts)-1) }
-
-func (p *piece) object() object {
-	if p.refusal {
-		return object{"type": "refusal", "refusal": json.RawMessage(quoted(p.said))}
-	}
-	return object{"type": "output_text", "text": json.RawMessage(quoted(p.said)), "annotations": []any{}, "logprobs": []any{}}
-}
-
-func (w *writer) closePart(dst []byte, it *item) []byte {
-	if len(it.parts) == 0 {
-		return dst
-	}
-	p := &it.parts[len(it.parts)-1]
-	if p.refusal {
-		dst = w.event(dst, "response.refusal.done", it.at, it.last(), `"refusal":`+quoted(p.said))
-	} else {
-		dst = w.event(dst, "response.output_text.done", it.at, it.last(), `"text":`+quoted(p.said), `"logprobs":[]`)
-	}
-	return w.event(dst, "response.content_part.done", it.at, it.last(), `"part":`+string(p.object().raw()))
-}
-
 // closeOpen ends the reasoning or message that is open.
 func (w *writer) closeOpen(dst []byte) []byte {
 	it := w.open
@@ -184,13 +177,13 @@ func (w *writer) closeOpen(dst []byte) []byte {
 	switch {
 	case it == nil:
 		return dst
-	case it.kind == "message":
+	case it.kind == kindMessage:
 		dst = w.closePart(dst, it)
 		content := make([]object, len(it.parts))
 		for i := range it.parts {
 			content[i] = it.parts[i].object()
 		}
-		return w.finished(dst, it, object{"status": "completed", "role": "assistant", "content": content})
+		return w.finished(dst, it, object{"status": w.status(it), "role": "assistant", "content": content})
 	}
 	summary := []object{}
 	if len(it.said) > 0 {
@@ -200,6 +193,9 @@ func (w *writer) closeOpen(dst []byte) []byte {
 		dst = w.event(dst, "response.reasoning_summary_part.done", it.at, firstSummary, `"part":`+string(part.raw()))
 	}
 	done := object{"summary": summary}
+	if status := w.status(it); status != statusDone {
+		done["status"] = status
+	}
 	var s sealed
 	for i := range it.thoughts {
 		s.Details = append(s.Details, it.thoughts[i].raw())
@@ -212,13 +208,14 @@ func (w *writer) closeOpen(dst []byte) []byte {
 
 // end appends what is owed when nothing more is said: the end of every open item.
 func (w *writer) end(dst []byte) []byte {
-	dst = w.closeOpen(w.begin(dst))
+	dst, w.ended = w.begin(dst), true
+	dst = w.closeOpen(dst)
 	for _, it := range w.calls {
 		dst = w.closeCall(dst, it)
 	}
 	if len(w.extra) > 0 {
 		var it *item
-		dst, it = w.start(dst, "reasoning", "rs", object{"summary": []any{}})
+		dst, it = w.start(dst, kindReasoning, "rs", object{"summary": []any{}})
 		dst = w.finished(dst, it, object{"summary": []any{}, "encrypted_content": sealed{Calls: w.extra}.seal()})
 	}
 	return dst
@@ -226,12 +223,9 @@ func (w *writer) end(dst []byte) []byte {
 
 // result is the complete response, and its status.
 func (w *writer) result(used object) (object, string) {
-	status, reason := "completed", ""
-	switch w.finish {
-	case "length":
-		status, reason = "incomplete", "max_output_tokens"
-	case "content_filter":
-		status, reason = "incomplete", "content_filter"
+	status, reason := statusDone, w.cutShort()
+	if reason != "" {
+		status = statusCut
 	}
 	o := w.object(status, w.output)
 	if reason != "" {
