@@ -12,8 +12,6 @@ import (
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
-const vendor = "Bedrock"
-
 // translation is a Converse request in the making.
 type translation struct {
 	*prompt.Chat
@@ -32,13 +30,13 @@ type translation struct {
 
 // translate turns the caller's body, which is a valid JSON object, into the provider's.
 func translate(r *exchange.Request, model string) ([]byte, *exchange.Failure) {
-	in, f := prompt.Read(r, vendor)
+	in, f := prompt.Read(r, "Bedrock")
 	if f != nil {
 		return nil, f
 	}
 	t := translation{Chat: in, model: model, turns: adapter.NewTurns(len(r.Body))}
 	for _, m := range in.Rest {
-		if f := in.Refuse(m, vendor); f != nil {
+		if f := in.Refuse(m); f != nil {
 			return nil, f
 		}
 	}

@@ -9,8 +9,6 @@ import (
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
-const vendor = "Gemini"
-
 // translation is a request for generateContent in the making.
 type translation struct {
 	*prompt.Chat
@@ -28,7 +26,7 @@ type translation struct {
 // translate turns the caller's body, which is a valid JSON object, into the provider's. header is what the request says in
 // its head besides.
 func translate(r *exchange.Request, model string, vertex bool) (body []byte, header []adapter.Field, f *exchange.Failure) {
-	in, f := prompt.Read(r, vendor)
+	in, f := prompt.Read(r, "Gemini")
 	if f != nil {
 		return nil, nil, f
 	}
@@ -78,7 +76,7 @@ func (t *translation) sample() *exchange.Failure {
 		case "top_logprobs":
 			most = v.Raw
 		default:
-			f = t.Refuse(m, "Gemini models")
+			f = t.Refuse(m)
 		}
 		if f != nil {
 			return f
