@@ -16,7 +16,8 @@ type translation struct {
 	r           *exchange.Request
 	host        *Host
 	model       string
-	system      []byte // text blocks, comma separated
+	system      []byte         // text blocks, comma separated
+	later       []*prompt.Part // of the system's that wait for their place
 	turns       adapter.Turns
 	format      string // output_config.format, "" for none
 	effort      string // output_config.effort, "" for none
@@ -54,6 +55,7 @@ func (h *Host) translate(r *exchange.Request, d *exchange.Deployment) ([]byte, *
 			return nil, f
 		}
 	}
+	t.placeLater()
 	return t.assemble(), nil
 }
 

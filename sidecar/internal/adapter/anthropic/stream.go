@@ -59,7 +59,11 @@ func (s *stream) event(dst, name, data []byte) ([]byte, adapter.Progress) {
 		return dst, adapter.Progress{} // proxies that think this is OpenAI's dialect append it
 	}
 	if !adapter.Valid(data) {
-		return dst, s.Broke(adapter.InvalidAnswer("an event of the provider's stream is not JSON"))
+		out, p, ok := adapter.Glued(dst, data, func(dst, line []byte) ([]byte, adapter.Progress) { return s.event(dst, nil, line) })
+		if !ok {
+			p = s.Broke(adapter.InvalidAnswer("an event of the provider's stream is not JSON"))
+		}
+		return out, p
 	}
 	ev := gjson.ParseBytes(data)
 	kind := ev.Get("type").Str
@@ -85,9 +89,7 @@ func (s *stream) event(dst, name, data []byte) ([]byte, adapter.Progress) {
 			s.stop = reason.Str
 			s.stopNote = appendStop(nil, ev.Get("delta"))
 		}
-		u := ev.Get("usage")
-		s.counts.update(u)
-		s.final = s.final || u.Get("output_tokens").Type != gjson.Null
+		s.final = s.counts.last(ev.Get("usage")) || s.final
 	case "message_stop":
 		return dst, adapter.Progress{Done: true}
 	}
@@ -156,11 +158,14 @@ func (s *stream) delta(dst []byte, ev gjson.Result) ([]byte, *exchange.Failure) 
 		return s.sign(dst, d.Get("signature")), nil
 	case "input_json_delta":
 		fragment := adapter.Inside(d.Get("partial_json"))
-		if s.block != blockTool || fragment == "" {
+		if v := d.Get("partial_json"); v.IsObject() { // whole, and not as a text
+			fragment = adapter.Inside(gjson.ParseBytes(adapter.AppendString(nil, adapter.Compact(v))))
+		}
+		if fragment == "" {
 			return dst, nil
 		}
-		if index := ev.Get("index"); index.Exists() && index.Int() != s.index {
-			return dst, adapter.InvalidAnswer("the provider's stream mixes the arguments of two calls")
+		if index := ev.Get("index"); s.block != blockTool || index.Exists() && index.Int() != s.index {
+			return dst, adapter.InvalidAnswer("the provider's stream has arguments of no call that is open")
 		}
 		return s.arguments(dst, []byte(fragment), textSize(fragment)), nil
 	}
@@ -224,7 +229,7 @@ func (s *stream) End(dst []byte) ([]byte, *exchange.Failure) {
 	s.ended = true
 	dst = s.Begin(s.closeBlock(dst))
 	dst = append(s.Open(dst), `,"choices":[{"index":0,"delta":{},"finish_reason":"`...)
-	dst = append(append(dst, finishReason(s.stop)...), '"')
+	dst = append(append(dst, finishReason(s.stop, s.Calls())...), '"')
 	dst = append(append(dst, s.stopNote...), `}]`...)
 	dst = s.Close(appendTier(dst, s.counts.tier))
 	return s.Single.End(dst, s.Usage(), "", reply.AppendUsage), nil

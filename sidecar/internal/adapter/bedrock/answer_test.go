@@ -228,6 +228,8 @@ func TestFailures(t *testing.T) {
 		"no tools":        {400, "ValidationException", `{"message":"This model doesn't support tool use in streaming mode."}`, exchange.FailUnsupported, "ValidationException", "tools"},
 		"no images":       {400, "ValidationException", `{"message":"This model doesn't support the image content block that you provided."}`, exchange.FailUnsupported, "ValidationException", "messages"},
 		"no effort":       {400, "ValidationException", `{"message":"outputConfig.effort is not supported by this model"}`, exchange.FailUnsupported, "ValidationException", "reasoning_effort"},
+		"who begins":      {400, "ValidationException", `{"message":"A conversation must start with a user message. Try again with a conversation that starts with a user message."}`, exchange.FailUnsupported, "ValidationException", "messages"},
+		"no such field":   {400, "ValidationException", `{"message":"Malformed input request: #: extraneous key [reasoningConfig] is not permitted, please reformat your input and try again."}`, exchange.FailUnsupported, "ValidationException", "reasoning_effort"},
 		"just invalid":    {400, "ValidationException", `{"message":"messages must alternate"}`, exchange.FailRequest, "ValidationException", ""},
 		"model timeout":   {408, "ModelTimeoutException", `{}`, exchange.FailTimeout, "ModelTimeoutException", ""},
 		"internal":        {500, "InternalServerException", `{}`, exchange.FailOverloaded, "InternalServerException", ""},

@@ -33,6 +33,9 @@ func (s *conversation) Event(dst, name, data []byte) ([]byte, adapter.Progress) 
 	if f := exception(name, data); f != nil {
 		return dst, s.Broke(f)
 	}
+	if !known(name) {
+		return dst, adapter.Progress{}
+	}
 	if !adapter.Valid(data) {
 		return dst, s.Broke(adapter.InvalidAnswer("an event of the provider's stream is not JSON"))
 	}
@@ -65,6 +68,15 @@ func (s *conversation) Event(dst, name, data []byte) ([]byte, adapter.Progress) 
 	return dst, adapter.Progress{}
 }
 
+// known reports whether an event is one of those that are read. Others may hold anything, or nothing.
+func known(name []byte) bool {
+	switch string(name) {
+	case "contentBlockStart", "contentBlockDelta", "contentBlockStop", "messageStop", "metadata":
+		return true
+	}
+	return false
+}
+
 // open begins a call.
 func (s *conversation) open(dst []byte, ev gjson.Result) []byte {
 	dst = s.closeCall(dst)
@@ -87,13 +99,16 @@ func (s *conversation) closeCall(dst []byte) []byte {
 
 func (s *conversation) delta(dst []byte, ev gjson.Result) ([]byte, *exchange.Failure) {
 	index, d := ev.Get("contentBlockIndex").Int(), ev.Get("delta")
-	if text := d.Get("text"); text.Exists() {
+	if text := d.Get("text"); text.Str != "" {
 		return s.say(s.closeCall(dst), text), nil
 	}
 	if reasoning := d.Get("reasoningContent"); reasoning.IsObject() {
 		return s.think(s.closeCall(dst), reasoning, index), nil
 	}
 	input := d.Get("toolUse.input")
+	if input.IsObject() { // whole, and not as a text
+		input = gjson.ParseBytes(adapter.AppendString(nil, adapter.Compact(input)))
+	}
 	fragment := adapter.Inside(input)
 	switch {
 	case fragment == "":
@@ -104,11 +119,8 @@ func (s *conversation) delta(dst []byte, ev gjson.Result) ([]byte, *exchange.Fai
 	return s.arguments(dst, fragment, int64(len(input.Str))), nil
 }
 
-// say appends a chunk with a piece of text, nothing for an empty one.
+// say appends a chunk with a piece of text.
 func (s *conversation) say(dst []byte, text gjson.Result) []byte {
-	if text.Str == "" {
-		return dst
-	}
 	dst = append(s.Delta(dst), `"content":"`...)
 	s.Sent.Bytes += int64(len(text.Str))
 	return s.Done(append(append(dst, adapter.Inside(text)...), '"'))
@@ -158,7 +170,7 @@ func (s *conversation) End(dst []byte) ([]byte, *exchange.Failure) {
 	dst = s.Begin(s.closeCall(dst))
 	tier := string(reply.AppendTier(nil, s.usage.ServiceTier))
 	dst = append(append(s.Open(dst), tier...), `,"choices":[{"index":0,"delta":{},"finish_reason":"`...)
-	dst = s.Close(append(append(dst, finishReason(s.stop)...), `"}]`...))
+	dst = s.Close(append(append(dst, finishReason(s.stop, s.Calls())...), `"}]`...))
 	return s.Single.End(dst, s.usage, tier, reply.AppendUsage), nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 
 	"github.com/tidwall/gjson"
 
@@ -14,7 +15,8 @@ import (
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
-// embed builds a request for vectors: batchEmbedContents of the Gemini API, predict of Vertex AI.
+// embed builds a request for vectors: batchEmbedContents of the Gemini API, and of Vertex AI predict or, of the models
+// after the first, embedContent (as Google's own libraries choose between them).
 func (a *Adapter) embed(r *exchange.Request, d *exchange.Deployment) (path string, body []byte, f *exchange.Failure) {
 	var texts []string // raw JSON
 	size := ""         // of a vector, "" for the model's own
@@ -42,6 +44,11 @@ func (a *Adapter) embed(r *exchange.Request, d *exchange.Deployment) (path strin
 		return "", nil, f
 	case len(texts) == 0:
 		return "", nil, adapter.Invalid("input", "input must hold a text")
+	case a.vertex && embedsContent(d.Model):
+		if len(texts) > 1 {
+			return "", nil, adapter.Unsupported("input", "this model embeds one text at a time: another has more")
+		}
+		return a.path(d, ":embedContent"), embedContent(texts[0], size), nil
 	case a.vertex:
 		return a.path(d, ":predict"), predict(texts, size), nil
 	}
@@ -82,6 +89,21 @@ func batch(model string, texts []string, size string) []byte {
 	return append(b, "]}"...)
 }
 
+// embedsContent reports whether a model on Vertex AI is asked by embedContent.
+func embedsContent(model string) bool {
+	return strings.Contains(model, "gemini") && !strings.Contains(model, "gemini-embedding-001")
+}
+
+// embedContent has a text that is too long refused, as predict does.
+func embedContent(text, size string) []byte {
+	b := append([]byte(`{"content":{"parts":[{"text":`), text...)
+	b = append(b, `}]},"autoTruncate":false`...)
+	if size != "" {
+		b = append(b, `,"outputDimensionality":`+size...)
+	}
+	return append(b, '}')
+}
+
 // predict has texts that are too long refused: Vertex AI would cut them and say nothing.
 func predict(texts []string, size string) []byte {
 	b := []byte(`{"instances":[`)
@@ -109,6 +131,9 @@ func vectors(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exch
 	if predictions := answer.Get("predictions"); predictions.IsArray() {
 		list, values = predictions, "embeddings.values"
 	}
+	if one := answer.Get("embedding"); one.IsObject() {
+		list = gjson.Parse("[" + one.Raw + "]")
+	}
 	if !list.IsArray() {
 		return nil, use, adapter.InvalidAnswer("the provider's answer has no embeddings")
 	}
@@ -131,16 +156,16 @@ func vectors(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exch
 			dst = append(dst, v.Raw...)
 		}
 		dst = append(dst, '}')
-		n := e.Get("embeddings.statistics.token_count")
-		counted = counted && n.Type == gjson.Number
-		tokens += min(max(n.Int(), 0), countMax)
+		n, ok := adapter.Count(e.Get("embeddings.statistics.token_count"))
+		counted = counted && ok
+		tokens += n
 	}
 	var c counts
 	switch c.update(answer.Get("usageMetadata")); {
 	case c.stated:
-		use = c.usage()
+		use = c.usage(0)
 	case counted && list.Get("0").Exists():
-		use = exchange.Usage{Source: exchange.FromProvider, Tokens: exchange.Tokens{Input: min(tokens, countMax)}}
+		use = exchange.Usage{Source: exchange.FromProvider, Tokens: exchange.Tokens{Input: tokens}}
 	}
 	dst = adapter.AppendString(append(dst, `],"model":`...), r.Model)
 	own, use := a(nil, use, adapter.Delivered{})

@@ -109,7 +109,7 @@ func (t *translation) stop() *exchange.Failure {
 }
 
 // answer takes what the answer must be like, and how it is served: the Gemini API is told the tier in the body, Vertex AI in
-// the head.
+// the head (Google Cloud docs: Priority PayGo, Flex PayGo). What was rented there before is used up first.
 func (t *translation) answer() *exchange.Failure {
 	if t.Format.JSON || t.Format.Schema != "" {
 		t.set("responseMimeType", `"application/json"`)

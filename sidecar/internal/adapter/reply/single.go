@@ -1,6 +1,7 @@
 package reply
 
 import (
+	"cmp"
 	"strconv"
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
@@ -51,10 +52,13 @@ func (s *Single) Delta(dst []byte) []byte { return append(s.Begin(dst), s.head..
 // Done ends a delta.
 func (s *Single) Done(dst []byte) []byte { return append(dst, s.tail...) }
 
-// Call appends a chunk that begins a call.
+// Calls is how many calls have begun.
+func (s *Single) Calls() int { return s.calls }
+
+// Call appends a chunk that begins a call. One without an id gets one: results must find their calls.
 func (s *Single) Call(dst []byte, id, name string) []byte {
 	dst = append(appendIndex(s.Delta(dst), s.calls), ',')
-	dst = AppendCall(dst, id, name, "")
+	dst = AppendCall(dst, cmp.Or(id, adapter.CallID(s.ID, 0, s.calls)), name, "")
 	s.Sent.Bytes += int64(len(name))
 	s.calls++
 	return s.Done(append(dst, `}]`...))
