@@ -34,6 +34,7 @@ var forbidden = []struct{ from, to, why string }{
 	{"sidecar/internal/eventstream", "sidecar", "framing is a leaf"},
 	{"sidecar/internal/adapter", "sidecar/internal/relay", "adapters own no connection"},
 	{"sidecar/internal/adapter", "sidecar/internal/gateway", "adapters know nothing of callers' connections"},
+	{"sidecar/internal/adapter/prompt", "sidecar/internal/adapter/reply", "what is asked does not depend on how it is answered"},
 	{"sidecar/internal/adapter", "sidecar/internal/credential", "adapters make calls; what needs time or network to authorize them comes later"},
 	{"sidecar/internal/credential", "sidecar/internal/relay", "tokens are fetched by their issuers' libraries"},
 	{"sidecar/internal/credential", "sidecar/internal/gateway", "rooms do not know the edge"},

@@ -15,10 +15,13 @@ type chatUsage struct {
 	Out struct {
 		Reasoning int64 `json:"reasoning_tokens"`
 	} `json:"completion_tokens_details"`
+	Cost json.Number
 }
 
 func (u *chatUsage) seen() *wantUsage {
-	return &wantUsage{Prompt: u.Prompt, Completion: u.Completion, Total: u.Total, Cached: u.In.Cached, Reasoning: u.Out.Reasoning}
+	return &wantUsage{
+		Prompt: u.Prompt, Completion: u.Completion, Total: u.Total, Cached: u.In.Cached, Reasoning: u.Out.Reasoning, Cost: u.Cost,
+	}
 }
 
 type chatMessage struct {

@@ -77,10 +77,7 @@ func deploymentOf(f *fixture, d *dialect) deployment {
 	switch folder := f.folder(); folder {
 	case "anthropic":
 		return deployment{"anthropic", "claude-sonnet-4-5", "", plainSecret}
-	case "azure":
-		if d.name == "responses" { // Azure answers these callers in their own dialect
-			return plain
-		}
+	case "azure": // this version has no Responses API
 		return deployment{"azure", "fx-model", `, api_version: "2024-10-21"`, plainSecret}
 	case "bedrock":
 		if strings.HasPrefix(f.API, "invoke") {
@@ -97,8 +94,8 @@ func deploymentOf(f *fixture, d *dialect) deployment {
 	case "vertex":
 		return deployment{"vertex", "gemini-2.5-flash", ", project: wire, region: us-central1", `{"access_token":"` + plainSecret + `"}`}
 	case "openai":
-		if d.name == "responses" && f.API != "responses" { // OpenAI answers these callers in their own dialect
-			return plain
+		if d.name == "responses" && f.API != "responses" {
+			return plain // OpenAI answers these callers in their own dialect, and never with such an answer
 		}
 		return deployment{"openai", "fx-model", "", plainSecret}
 	default:

@@ -3,6 +3,8 @@ package adapter
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"hash/fnv"
+	"strconv"
 	"strings"
 )
 
@@ -15,6 +17,14 @@ const SignatureMark = "_gsig_"
 func PlainCallID(id string) string {
 	plain, _, _ := strings.Cut(id, SignatureMark)
 	return plain
+}
+
+// CallID makes an id for a tool call that came without one: unique within the answer, and the same whenever the same
+// answer is read.
+func CallID(answer string, choice, call int) string {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(answer + "/" + strconv.Itoa(choice) + "/" + strconv.Itoa(call))) // a hash never fails
+	return "call_" + strconv.FormatUint(h.Sum64(), 36)
 }
 
 // IsPlain reports whether an id is made of letters, digits, _ and - alone, which is what the strictest providers take.

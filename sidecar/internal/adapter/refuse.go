@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tidwall/gjson"
+
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
@@ -40,4 +42,20 @@ func MayDrop(allowed []string, param string) bool {
 		param = param[:end]
 	}
 	return param != "messages" && param != "input" && slices.Contains(allowed, param)
+}
+
+// EachMember takes the members of a request that are not null, which means absent, up to the first that fails. What cannot
+// be honoured goes where the alias lets it. body is a valid JSON object without a member twice.
+func EachMember(body []byte, allowed []string, take func(name string, v gjson.Result) *exchange.Failure) *exchange.Failure {
+	var f *exchange.Failure
+	gjson.ParseBytes(body).ForEach(func(k, v gjson.Result) bool {
+		if v.Type == gjson.Null {
+			return true
+		}
+		if f = take(k.Str, v); f != nil && f.Kind == exchange.FailUnsupported && MayDrop(allowed, k.Str) {
+			f = nil
+		}
+		return f == nil
+	})
+	return f
 }

@@ -22,6 +22,9 @@ func NewTurns(size int) Turns {
 // Any reports whether there is a turn.
 func (t *Turns) Any() bool { return t.role != "" }
 
+// Role is the open turn's, "" before the first.
+func (t *Turns) Role() string { return t.role }
+
 // Begin begins a block of a turn of the role, which is user, assistant or system. What is appended to dst becomes the
 // block when Keep or KeepResult gets it.
 func (t *Turns) Begin(role string) (dst []byte) {

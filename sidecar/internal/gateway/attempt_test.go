@@ -46,6 +46,9 @@ func TestWhatIsTriedNext(t *testing.T) {
 		"rate limited twice":      {failing(429), failing(429), []int64{1, 1}, 429, "upstream_rate_limited", nil, "true", "1"},
 		"the caller's fault":      {refusing(`"param":"messages"`), fine, []int64{1, 0}, 400, "invalid_value", []string{"a request"}, "false", ""},
 		"the content":             {refusing(`"code":"content_policy_violation"`), fine, []int64{1, 0}, 400, "content_policy_violation", nil, "false", ""},
+		"gave up waiting":         {failing(504), nil, []int64{3}, 504, "upstream_timeout", nil, "false", ""},
+		"too large for it":        {failing(413), fine, []int64{1, 0}, 413, "request_too_large", nil, "false", ""},
+		"not built in":            {failing(501), fine, []int64{1, 1}, 200, "", nil, "", ""},
 		"our key":                 {failing(401), fine, []int64{1, 1}, 200, "", nil, "", ""},
 		"our keys":                {failing(401), failing(403), []int64{1, 1}, 502, "upstream_misconfigured", []string{"a misconfigured", "b misconfigured"}, "false", ""},
 		"no such model":           {failing(404), nil, []int64{1}, 502, "upstream_misconfigured", nil, "false", ""},
@@ -94,6 +97,14 @@ func TestWhatIsTriedNext(t *testing.T) {
 				t.Errorf("%d reservations are open", open)
 			}
 		})
+	}
+}
+
+// TestInnerError: what a provider's filter found is not lost on the way.
+func TestInnerError(t *testing.T) {
+	a := newRig(t, []*provider{{id: "a", answer: refusing(`"code":"content_filter","innererror":{"code":"x","content_filter_result":{"hate":{"filtered":true}}}`)}}, limited(100, 100_000, 50_000, 1_000_000_000_000)).chat(hello)
+	if !a.get("error.innererror.content_filter_result.hate.filtered").Bool() || a.get("error.code").Str != "content_filter" {
+		t.Errorf("%d %s", a.status, a.body)
 	}
 }
 

@@ -36,6 +36,7 @@ type refusal struct {
 	resetsAt time.Time
 	attempts []attempt
 	numbers  bool
+	inner    string // the provider's innererror, a JSON object; "" for none
 }
 
 const (
@@ -222,8 +223,12 @@ func upstreamFailed(fl *flow, f *exchange.Failure) *refusal {
 	switch f.Kind {
 	case exchange.FailRequest, exchange.FailContext, exchange.FailPolicy, exchange.FailUnsupported:
 		r.status, r.kind, r.code, r.param, r.retry = 400, typeInvalid, f.Code, asSent(&fl.req, f.Param), false
+		r.inner = f.Inner
 		if f.Status == fasthttp.StatusRequestEntityTooLarge {
 			r.status = f.Status
+		}
+		if r.code == "" && r.status == fasthttp.StatusRequestEntityTooLarge {
+			r.code = "request_too_large"
 		}
 		if r.code == "" {
 			r.code = map[exchange.FailureKind]string{
@@ -237,6 +242,9 @@ func upstreamFailed(fl *flow, f *exchange.Failure) *refusal {
 		r.after, r.retry = max(r.after, time.Second), !f.Final
 	case exchange.FailOverloaded:
 		r.status, r.code = 503, "upstream_overloaded"
+		if f.Status == fasthttp.StatusGatewayTimeout { // it gave up waiting itself
+			r.status, r.code = 504, "upstream_timeout"
+		}
 		r.after = max(r.after, time.Second)
 	case exchange.FailTimeout:
 		r.status, r.code = 504, "upstream_timeout"

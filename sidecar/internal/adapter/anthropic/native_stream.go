@@ -53,7 +53,11 @@ func (s *nativeStream) Event(dst, name, data []byte) ([]byte, adapter.Progress) 
 		return dst, adapter.Progress{}
 	}
 	if !adapter.Valid(data) {
-		return dst, s.broke(adapter.InvalidAnswer("an event of the provider's stream is not JSON"))
+		out, p, ok := adapter.Glued(dst, data, func(dst, line []byte) ([]byte, adapter.Progress) { return s.Event(dst, nil, line) })
+		if !ok {
+			p = s.broke(adapter.InvalidAnswer("an event of the provider's stream is not JSON"))
+		}
+		return out, p
 	}
 	ev := gjson.ParseBytes(data)
 	kind := ev.Get("type").Str
@@ -76,9 +80,7 @@ func (s *nativeStream) Event(dst, name, data []byte) ([]byte, adapter.Progress) 
 		if reason := ev.Get("delta.stop_reason"); reason.Type == gjson.String && reason.Str != "" {
 			s.stop = reason.Str
 		}
-		u := ev.Get("usage")
-		s.counts.update(u)
-		s.final = s.final || u.Get("output_tokens").Type != gjson.Null
+		s.final = s.counts.last(ev.Get("usage")) || s.final
 		dst = s.flush(dst)
 		s.last = bytes.Clone(data)
 		return dst, adapter.Progress{}

@@ -1,11 +1,12 @@
 package anthropic
 
 import (
-	"strconv"
+	"cmp"
 
 	"github.com/tidwall/gjson"
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/prompt"
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/reply"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
@@ -21,6 +22,9 @@ func respond(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exch
 		return nil, none, reported(detail)
 	}
 	content := m.Get("content")
+	if content.Type == gjson.String { // as a request may have it
+		content = gjson.Parse(`[{"type":"text","text":` + content.Raw + `}]`)
+	}
 	if !content.IsArray() {
 		return nil, none, adapter.InvalidAnswer("the provider's answer has no content")
 	}
@@ -36,9 +40,9 @@ func respond(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exch
 	dst := make([]byte, 0, len(body)+512)
 	dst = reply.AppendHead(dst, r, id)
 	dst = append(dst, `,"choices":[{"index":0,"message":`...)
-	dst = appendMessage(dst, content)
+	dst, calls := appendMessage(dst, id, content)
 	dst = append(dst, `,"logprobs":null,"finish_reason":"`...)
-	dst = append(dst, finishReason(m.Get("stop_reason").Str)...)
+	dst = append(dst, finishReason(m.Get("stop_reason").Str, calls)...)
 	dst = append(appendStop(append(dst, '"'), m), `}]`...)
 	dst = append(appendTier(dst, c.tier), `,"usage":`...)
 	own, use := a(nil, use, adapter.Delivered{Bytes: int64(len(content.Raw))})
@@ -72,9 +76,9 @@ func appendTier(dst []byte, tier string) []byte {
 	return reply.AppendTier(dst, tier)
 }
 
-// appendMessage appends the assistant's message made of the content blocks. Blocks of other kinds, such as those of
-// tools the provider runs itself, are left out.
-func appendMessage(dst []byte, content gjson.Result) []byte {
+// appendMessage appends the assistant's message made of an answer's content blocks. Blocks of other kinds, such as those of
+// tools the provider runs itself, are left out. calls is how many there are.
+func appendMessage(dst []byte, answer string, content gjson.Result) (out []byte, calls int) {
 	var m reply.Message
 	thoughts := 0
 	content.ForEach(func(_, b gjson.Result) bool {
@@ -87,41 +91,30 @@ func appendMessage(dst []byte, content gjson.Result) []byte {
 			thoughts++
 		case "tool_use":
 			m.Calls = append(adapter.Comma(m.Calls, 0), '{')
-			m.Calls = append(reply.AppendCall(m.Calls, b.Get("id").Str, b.Get("name").Str, arguments(b)), '}')
+			m.Calls = append(reply.AppendCall(m.Calls, cmp.Or(b.Get("id").Str, adapter.CallID(answer, 0, calls)), b.Get("name").Str, arguments(b)), '}')
+			calls++
 		}
 		return true
 	})
-	return m.Append(dst)
+	return m.Append(dst), calls
 }
 
 // appendDetail appends the entry of reasoning_details for a block of thinking.
 func appendDetail(dst []byte, b gjson.Result, index int) []byte {
-	member := func(name, value string) {
-		dst = append(append(append(append(dst, `,"`...), name...), `":"`...), value...)
-		dst = append(dst, '"')
+	t := prompt.Thought{Text: adapter.Inside(b.Get("thinking")), Signature: adapter.Inside(b.Get("signature"))}
+	if t.Redacted = b.Get("type").Str == "redacted_thinking"; t.Redacted {
+		t.Text = adapter.Inside(b.Get("data"))
 	}
-	if b.Get("type").Str == "redacted_thinking" {
-		dst = append(dst, detailEncrypted+detailFormat+`,"index":`...)
-		dst = strconv.AppendInt(dst, int64(index), 10)
-		member("data", adapter.Inside(b.Get("data")))
-		return append(dst, '}')
-	}
-	dst = append(dst, detailText+detailFormat+`,"index":`...)
-	dst = strconv.AppendInt(dst, int64(index), 10)
-	member("text", adapter.Inside(b.Get("thinking")))
-	member("signature", adapter.Inside(b.Get("signature")))
-	return append(dst, '}')
+	return reply.AppendThought(dst, index, t)
 }
 
 // arguments is a tool_use block's input as the text the caller expects.
 func arguments(b gjson.Result) string {
-	if input := b.Get("input"); input.IsObject() {
+	switch input := b.Get("input"); {
+	case input.IsObject(), input.IsArray():
 		return adapter.Compact(input)
+	case input.Str != "": // the text already
+		return input.Str
 	}
 	return "{}"
-}
-
-// appendIndex appends {"index":N of a tool call in a stream.
-func appendIndex(dst []byte, n int) []byte {
-	return strconv.AppendInt(append(dst, `{"index":`...), int64(n), 10)
 }

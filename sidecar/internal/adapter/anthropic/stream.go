@@ -2,7 +2,6 @@ package anthropic
 
 import (
 	"bytes"
-	"strconv"
 
 	"github.com/tidwall/gjson"
 
@@ -23,20 +22,15 @@ const (
 
 // stream translates one event stream. Blocks do not interleave, so one open block is all there is to remember.
 type stream struct {
-	reply.Chunks
-
-	// head and tail stand around every delta; they are made once, for they are most of every chunk.
-	head, tail []byte
+	reply.Single
 
 	block     blockKind
 	index     int64  // upstream's, of the open block
-	calls     int    // tool_use blocks so far
 	callArgs  bool   // the open call's arguments were begun
 	callInput string // arguments that came with the open call's start
 	thoughts  int    // blocks of thinking so far
 	detailed  bool   // the entry of the open one has begun
 
-	begun    bool   // the role chunk was appended
 	stop     string // upstream's stop reason, "" while there is none
 	stopNote []byte // what else is to be said of it, see appendStop
 	ended    bool   // End succeeded
@@ -45,15 +39,7 @@ type stream struct {
 }
 
 func newStream(r *exchange.Request, a adapter.Annotate) *stream {
-	s := &stream{Chunks: reply.NewChunks(r, a)}
-	s.frame()
-	return s
-}
-
-// frame makes head and tail anew.
-func (s *stream) frame() {
-	s.head = append(s.Open(s.head[:0]), `,"choices":[{"index":0,"delta":{`...)
-	s.tail = s.Close(append(s.tail[:0], `},"finish_reason":null}]`...))
+	return &stream{Single: reply.NewSingle(r, a)}
 }
 
 // Event takes one upstream event.
@@ -73,7 +59,11 @@ func (s *stream) event(dst, name, data []byte) ([]byte, adapter.Progress) {
 		return dst, adapter.Progress{} // proxies that think this is OpenAI's dialect append it
 	}
 	if !adapter.Valid(data) {
-		return dst, s.Broke(adapter.InvalidAnswer("an event of the provider's stream is not JSON"))
+		out, p, ok := adapter.Glued(dst, data, func(dst, line []byte) ([]byte, adapter.Progress) { return s.event(dst, nil, line) })
+		if !ok {
+			p = s.Broke(adapter.InvalidAnswer("an event of the provider's stream is not JSON"))
+		}
+		return out, p
 	}
 	ev := gjson.ParseBytes(data)
 	kind := ev.Get("type").Str
@@ -99,9 +89,7 @@ func (s *stream) event(dst, name, data []byte) ([]byte, adapter.Progress) {
 			s.stop = reason.Str
 			s.stopNote = appendStop(nil, ev.Get("delta"))
 		}
-		u := ev.Get("usage")
-		s.counts.update(u)
-		s.final = s.final || u.Get("output_tokens").Type != gjson.Null
+		s.final = s.counts.last(ev.Get("usage")) || s.final
 	case "message_stop":
 		return dst, adapter.Progress{Done: true}
 	}
@@ -114,10 +102,7 @@ func (s *stream) event(dst, name, data []byte) ([]byte, adapter.Progress) {
 
 func (s *stream) start(m gjson.Result) {
 	s.counts.update(m.Get("usage"))
-	if id := m.Get("id").Str; id != "" && !s.begun {
-		s.ID = id
-		s.frame()
-	}
+	s.Name(m.Get("id").Str)
 }
 
 // open begins a block. Some servers put the first text, or the whole input of a call, into its start.
@@ -137,17 +122,12 @@ func (s *stream) open(dst []byte, ev gjson.Result) []byte {
 	case "redacted_thinking":
 		s.block = blockSkipped // it comes whole
 		s.thoughts++
-		dst = append(append(s.begin(dst), s.head...), `"reasoning_details":[`...)
+		dst = append(s.Delta(dst), `"reasoning_details":[`...)
 		dst = appendDetail(dst, b, s.thoughts-1)
-		dst = append(append(dst, ']'), s.tail...)
+		dst = s.Done(append(dst, ']'))
 	case "tool_use":
 		s.block, s.callArgs, s.callInput = blockTool, false, arguments(b)
-		dst = s.begin(dst)
-		dst = appendIndex(append(append(dst, s.head...), `"tool_calls":[`...), s.calls)
-		dst = reply.AppendCall(append(dst, ','), b.Get("id").Str, b.Get("name").Str, "")
-		dst = append(append(dst, `}]`...), s.tail...)
-		s.Sent.Bytes += int64(len(b.Get("name").Str))
-		s.calls++
+		dst = s.Call(dst, b.Get("id").Str, b.Get("name").Str)
 	default:
 		s.block = blockSkipped
 	}
@@ -178,11 +158,14 @@ func (s *stream) delta(dst []byte, ev gjson.Result) ([]byte, *exchange.Failure) 
 		return s.sign(dst, d.Get("signature")), nil
 	case "input_json_delta":
 		fragment := adapter.Inside(d.Get("partial_json"))
-		if s.block != blockTool || fragment == "" {
+		if v := d.Get("partial_json"); v.IsObject() { // whole, and not as a text
+			fragment = adapter.Inside(gjson.ParseBytes(adapter.AppendString(nil, adapter.Compact(v))))
+		}
+		if fragment == "" {
 			return dst, nil
 		}
-		if index := ev.Get("index"); index.Exists() && index.Int() != s.index {
-			return dst, adapter.InvalidAnswer("the provider's stream mixes the arguments of two calls")
+		if index := ev.Get("index"); s.block != blockTool || index.Exists() && index.Int() != s.index {
+			return dst, adapter.InvalidAnswer("the provider's stream has arguments of no call that is open")
 		}
 		return s.arguments(dst, []byte(fragment), textSize(fragment)), nil
 	}
@@ -200,20 +183,18 @@ func add(dst []byte, v gjson.Result, with func(dst, escaped []byte, size int64) 
 
 // say appends a chunk with a piece of text, given escaped and with its decoded size.
 func (s *stream) say(dst, escaped []byte, size int64) []byte {
-	dst = append(append(s.begin(dst), s.head...), `"content":"`...)
-	dst = append(append(append(dst, escaped...), '"'), s.tail...)
+	dst = append(s.Delta(dst), `"content":"`...)
 	s.Sent.Bytes += size
-	return dst
+	return s.Done(append(append(dst, escaped...), '"'))
 }
 
 // think appends a chunk with a piece of thinking: as text, and as a piece of its block.
 func (s *stream) think(dst, escaped []byte, size int64) []byte {
-	dst = append(append(s.begin(dst), s.head...), `"reasoning_content":"`...)
+	dst = append(s.Delta(dst), `"reasoning_content":"`...)
 	dst = append(append(dst, escaped...), `","reasoning_details":[`...)
-	dst = append(append(s.detail(dst), `,"text":"`...), escaped...)
-	dst = append(append(dst, `"}]`...), s.tail...)
+	dst = reply.AppendEscaped(s.detail(dst), "text", escaped)
 	s.Sent.Bytes += size
-	return dst
+	return s.Done(append(dst, `}]`...))
 }
 
 // sign appends a chunk with the signature of the open block of thinking, nothing for an empty one.
@@ -222,39 +203,22 @@ func (s *stream) sign(dst []byte, v gjson.Result) []byte {
 	if escaped == "" {
 		return dst
 	}
-	dst = append(append(s.begin(dst), s.head...), `"reasoning_details":[`...)
-	dst = append(append(s.detail(dst), `,"signature":"`...), escaped...)
-	return append(append(dst, `"}]`...), s.tail...)
+	dst = append(s.Delta(dst), `"reasoning_details":[`...)
+	dst = reply.AppendEscaped(s.detail(dst), "signature", escaped)
+	return s.Done(append(dst, `}]`...))
 }
 
 // detail begins a piece of the open block of thinking.
 func (s *stream) detail(dst []byte) []byte {
-	dst = append(dst, detailText...)
-	if !s.detailed {
-		s.detailed = true
-		dst = append(dst, detailFormat...)
-	}
-	return strconv.AppendInt(append(dst, `,"index":`...), int64(max(s.thoughts-1, 0)), 10)
+	first := !s.detailed
+	s.detailed = true
+	return reply.OpenThought(dst, max(s.thoughts-1, 0), false, first)
 }
 
 // arguments appends a chunk with a piece of the last call's arguments.
 func (s *stream) arguments(dst, escaped []byte, size int64) []byte {
 	s.callArgs = true
-	dst = s.begin(dst)
-	dst = appendIndex(append(append(dst, s.head...), `"tool_calls":[`...), s.calls-1)
-	dst = append(append(dst, `,"function":{"arguments":"`...), escaped...)
-	dst = append(append(dst, `"}}]`...), s.tail...)
-	s.Sent.Bytes += size
-	return dst
-}
-
-// begin appends the role chunk, once.
-func (s *stream) begin(dst []byte) []byte {
-	if s.begun {
-		return dst
-	}
-	s.begun = true
-	return append(append(append(dst, s.head...), `"role":"assistant","content":""`...), s.tail...)
+	return s.Arguments(dst, escaped, size)
 }
 
 // End appends the finish chunk, the usage chunk if it was asked for, and [DONE].
@@ -263,12 +227,12 @@ func (s *stream) End(dst []byte) ([]byte, *exchange.Failure) {
 		return dst, f
 	}
 	s.ended = true
-	dst = s.begin(s.closeBlock(dst))
+	dst = s.Begin(s.closeBlock(dst))
 	dst = append(s.Open(dst), `,"choices":[{"index":0,"delta":{},"finish_reason":"`...)
-	dst = append(append(dst, finishReason(s.stop)...), '"')
+	dst = append(append(dst, finishReason(s.stop, s.Calls())...), '"')
 	dst = append(append(dst, s.stopNote...), `}]`...)
 	dst = s.Close(appendTier(dst, s.counts.tier))
-	return s.Chunks.End(dst, s.Usage(), "", reply.AppendUsage), nil
+	return s.Single.End(dst, s.Usage(), "", reply.AppendUsage), nil
 }
 
 // Usage is what the provider has stated so far. The start states one or so output tokens, which stands for a broken

@@ -43,14 +43,3 @@ func (t *translation) budget(tokens int64) {
 	tokens = max(adapter.ThinkingLeast, min(tokens, t.Limit-adapter.ThinkingLeast))
 	t.thinking = fmt.Sprintf(`{"type":"enabled","budget_tokens":%d}`, tokens)
 }
-
-// The caller sees the model's thinking as text in reasoning_content, and once more in reasoning_details, with the
-// signature and in the blocks it came in. Sent back, these become the same blocks again: see prompt.Message.Thoughts.
-//
-// In a stream an entry comes in pieces of the same index. The format stands in the first piece alone, since client
-// libraries put pieces together by joining their strings.
-const (
-	detailText      = `{"type":"reasoning.text"`
-	detailEncrypted = `{"type":"reasoning.encrypted"`
-	detailFormat    = `,"format":"` + adapter.ThinkingFormat + `"`
-)

@@ -7,11 +7,8 @@ import (
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
-// countMax bounds a token count that the provider states. It is far above any window, and sums of it stay in int64.
-const countMax = 1 << 48
-
 // counts is one usage object, field by field. A stream states some fields more than once; the last value that is not
-// null counts, since each is the total so far.
+// null counts, since each is the total so far. So a zero behind more than that says nothing: some servers end with it.
 type counts struct {
 	input, read, output  int64
 	written              int64 // to the cache, whatever the duration
@@ -31,10 +28,13 @@ func (c *counts) update(u gjson.Result) {
 		return
 	}
 	set := func(to *int64, v gjson.Result) bool {
-		if v.Type == gjson.Null {
+		n, ok := adapter.Count(v)
+		if !ok {
 			return false
 		}
-		*to = min(max(v.Int(), 0), countMax)
+		if n > 0 {
+			*to = n
+		}
 		c.stated = true
 		return true
 	}
@@ -77,6 +77,14 @@ func (c *counts) update(u gjson.Result) {
 		}
 		return true
 	})
+}
+
+// last takes the usage of a message_delta, and reports whether it states the output, of which message_start had a
+// beginning only.
+func (c *counts) last(u gjson.Result) bool {
+	c.update(u)
+	_, ok := adapter.Count(u.Get("output_tokens"))
+	return ok
 }
 
 // iterations takes the passes of one answer. The totals beside them leave some passes out.
@@ -166,9 +174,14 @@ func (c *counts) own() exchange.Tokens {
 	}
 }
 
-// finishReason is the caller's word for the provider's stop reason. Unknown ones are an ordinary stop.
-func finishReason(stop string) string {
+// finishReason is the caller's word for the provider's stop reason. Unknown ones are an ordinary stop. Servers that only
+// speak like Anthropic's may call the end of a turn with calls an ordinary one.
+func finishReason(stop string, calls int) string {
 	switch stop {
+	case "", "end_turn":
+		if calls > 0 {
+			return "tool_calls"
+		}
 	case "max_tokens", "model_context_window_exceeded":
 		return "length"
 	case "tool_use":

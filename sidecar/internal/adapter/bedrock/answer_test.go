@@ -234,6 +234,8 @@ func TestFailures(t *testing.T) {
 		"no images":       {400, "ValidationException", `{"message":"This model doesn't support the image content block that you provided."}`, exchange.FailUnsupported, "ValidationException", "messages"},
 		"no effort":       {400, "ValidationException", `{"message":"outputConfig.effort is not supported by this model"}`, exchange.FailUnsupported, "ValidationException", "reasoning_effort"},
 		"a constraint":    {400, "ValidationException", `{"message":"1 validation error detected: Value '5.0' at 'inferenceConfig.topP' failed to satisfy constraint"}`, exchange.FailRequest, "ValidationException", "top_p"},
+		"who begins":      {400, "ValidationException", `{"message":"A conversation must start with a user message. Try again with a conversation that starts with a user message."}`, exchange.FailUnsupported, "ValidationException", "messages"},
+		"no such field":   {400, "ValidationException", `{"message":"Malformed input request: #: extraneous key [reasoningConfig] is not permitted, please reformat your input and try again."}`, exchange.FailUnsupported, "ValidationException", "reasoning_effort"},
 		"just invalid":    {400, "ValidationException", `{"message":"messages must alternate"}`, exchange.FailRequest, "ValidationException", ""},
 		"model timeout":   {408, "ModelTimeoutException", `{}`, exchange.FailTimeout, "ModelTimeoutException", ""},
 		"internal":        {500, "InternalServerException", `{}`, exchange.FailOverloaded, "InternalServerException", ""},

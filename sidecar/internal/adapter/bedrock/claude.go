@@ -36,7 +36,8 @@ func claude() *anthropic.Adapter {
 	})
 }
 
-// takesBeta reports whether Bedrock knows a beta. One that it does not know makes it refuse the request.
+// takesBeta reports whether Bedrock knows a beta (Bedrock user guide: Anthropic Claude Messages API, request and response).
+// One that it does not know makes it refuse the request.
 func takesBeta(beta string) bool {
 	for _, known := range [...]string{
 		"computer-use-", "token-efficient-tools-", "interleaved-thinking-", "output-128k-", "dev-full-thinking-", "context-1m-",

@@ -138,7 +138,9 @@ func refine(f *exchange.Failure) {
 		f.Kind = exchange.FailNotFound
 	case has("content filtering policy"):
 		f.Kind = exchange.FailPolicy
-	case has("doesn't support", "does not support", "not supported", "extra inputs are not permitted", "deprecated for this model"):
+	case has("conversation must start with a user message"): // others take it
+		f.Kind, f.Param = exchange.FailUnsupported, "messages"
+	case has("doesn't support", "does not support", "not supported", "not permitted", "deprecated for this model"):
 		f.Kind = exchange.FailUnsupported
 		for _, n := range callersNames {
 			if has(n.provider) {

@@ -12,8 +12,6 @@ import (
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
-const vendor = "Bedrock"
-
 // translation is a Converse request in the making.
 type translation struct {
 	*prompt.Chat
@@ -32,20 +30,22 @@ type translation struct {
 
 // translate turns the caller's body, which is a valid JSON object, into the provider's.
 func translate(r *exchange.Request, model string) ([]byte, *exchange.Failure) {
-	in, f := prompt.Read(r, vendor)
+	in, f := prompt.Read(r, "Bedrock")
 	if f != nil {
 		return nil, f
 	}
 	t := translation{Chat: in, model: model, turns: adapter.NewTurns(len(r.Body))}
 	for _, m := range in.Rest {
-		if f := in.Refuse(m, vendor); f != nil {
+		if f := in.Refuse(m); f != nil {
 			return nil, f
 		}
 	}
 	if f := t.sample(); f != nil {
 		return nil, f
 	}
-	t.think()
+	if f := t.think(); f != nil {
+		return nil, f
+	}
 	if f := t.answer(); f != nil {
 		return nil, f
 	}
@@ -96,13 +96,14 @@ func (t *translation) sample() *exchange.Failure {
 	return nil
 }
 
-// think says how much to think in the words that the model's family has for it. Bedrock's own word serves all whose family
-// is not known.
-func (t *translation) think() {
+// think says how much to think in the words that the model's family has for it (AWS docs: OpenAI models; Amazon Nova user
+// guides: Extended thinking). Bedrock's own word serves all whose family is not known. That Nova wants no cap at its highest
+// effort is said in one place there and left out in another: the cap is sent, for it is what is reserved.
+func (t *translation) think() *exchange.Failure {
 	effort := t.Effort
 	switch effort {
 	case "", "none":
-		return // none is what they do unasked
+		return nil // none is what they do unasked
 	case "minimal":
 		effort = "low" // the least there is
 	}
@@ -113,11 +114,16 @@ func (t *translation) think() {
 	switch {
 	case strings.Contains(t.model, "openai.gpt-oss"):
 		t.extra = `{"reasoning_effort":"` + ofThree + `"}`
+	case strings.Contains(t.model, "amazon.nova") && ofThree == "high" && t.Temperature.Raw != "":
+		return t.Cannot("reasoning_effort", "this model takes no temperature when it thinks as much as it can")
+	case strings.Contains(t.model, "amazon.nova") && ofThree == "high" && t.TopP.Raw != "":
+		return t.Cannot("reasoning_effort", "this model takes no top_p when it thinks as much as it can")
 	case strings.Contains(t.model, "amazon.nova"):
 		t.extra = `{"reasoningConfig":{"type":"enabled","maxReasoningEffort":"` + ofThree + `"}}`
 	default:
 		t.output = append(adapter.Comma(t.output, 0), `"effort":"`+effort+`"`...)
 	}
+	return nil
 }
 
 // answer takes what the answer must be like, and how it is served. Bedrock wants a schema as text, not as JSON.

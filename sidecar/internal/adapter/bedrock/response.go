@@ -1,9 +1,12 @@
 package bedrock
 
 import (
+	"cmp"
+
 	"github.com/tidwall/gjson"
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/prompt"
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/reply"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
@@ -28,16 +31,17 @@ func respond(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exch
 	dst = reply.AppendHead(dst, r, r.ID)
 	dst = reply.AppendTier(dst, use.ServiceTier)
 	dst = append(dst, `,"choices":[{"index":0,"message":`...)
-	dst = appendMessage(dst, content)
-	dst = appendFinish(append(dst, `,"logprobs":null,`...), stop)
+	dst, calls := appendMessage(dst, r.ID, content)
+	dst = appendFinish(append(dst, `,"logprobs":null,`...), stop, calls)
 	dst = append(dst, `}],"usage":`...)
 	own, use := a(nil, use, adapter.Delivered{Bytes: int64(len(content.Raw))})
 	dst = append(reply.AppendUsage(dst, use.Tokens), `,"x_gateway":`...)
 	return append(append(dst, own...), '}'), use, nil
 }
 
-// appendMessage appends the assistant's message made of the content blocks. Blocks of other kinds are left out.
-func appendMessage(dst []byte, content gjson.Result) []byte {
+// appendMessage appends the assistant's message made of an answer's content blocks. Blocks of other kinds are left out.
+// calls is how many there are.
+func appendMessage(dst []byte, answer string, content gjson.Result) (out []byte, calls int) {
 	var m reply.Message
 	thoughts := 0
 	content.ForEach(func(_, b gjson.Result) bool {
@@ -53,17 +57,31 @@ func appendMessage(dst []byte, content gjson.Result) []byte {
 		}
 		if v := b.Get("toolUse"); v.IsObject() {
 			m.Calls = append(adapter.Comma(m.Calls, 0), '{')
-			m.Calls = append(reply.AppendCall(m.Calls, v.Get("toolUseId").Str, v.Get("name").Str, input(v)), '}')
+			m.Calls = append(reply.AppendCall(m.Calls, cmp.Or(v.Get("toolUseId").Str, adapter.CallID(answer, 0, calls)), v.Get("name").Str, input(v)), '}')
+			calls++
 		}
 		return true
 	})
-	return m.Append(dst)
+	return m.Append(dst), calls
+}
+
+// appendDetail appends the entry of reasoning_details for a block of thinking.
+func appendDetail(dst []byte, reasoning gjson.Result, index int) []byte {
+	text, data := reasoning.Get("reasoningText"), reasoning.Get("redactedContent")
+	t := prompt.Thought{Text: adapter.Inside(text.Get("text")), Signature: adapter.Inside(text.Get("signature"))}
+	if t.Redacted = data.Exists(); t.Redacted {
+		t.Text = adapter.Inside(data)
+	}
+	return reply.AppendThought(dst, index, t)
 }
 
 // input is a call's arguments as the text the caller expects.
 func input(use gjson.Result) string {
-	if v := use.Get("input"); v.IsObject() || v.IsArray() {
+	switch v := use.Get("input"); {
+	case v.IsObject(), v.IsArray():
 		return adapter.Compact(v)
+	case v.Str != "": // the text already
+		return v.Str
 	}
 	return "{}"
 }

@@ -1,8 +1,6 @@
 package bedrock
 
 import (
-	"strconv"
-
 	"github.com/tidwall/gjson"
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
@@ -13,35 +11,30 @@ import (
 // conversation translates one stream of Converse. Blocks do not interleave, so one open block is all there is to
 // remember. Only calls have a start; other blocks begin with their first delta.
 type conversation struct {
-	reply.Chunks
-
-	// head and tail stand around every delta; they are made once, for they are most of every chunk.
-	head, tail []byte
+	reply.Single
 
 	tool     bool  // the open block is a call
 	index    int64 // upstream's, of the open call
-	calls    int   // so far
 	callArgs bool  // the open call's arguments were begun
 	block    int64 // upstream's index of the last block of thinking
 	thoughts int   // blocks of thinking so far
 	detailed bool  // the entry of the open one has begun
 
-	begun bool           // the role chunk was appended
 	stop  string         // upstream's stop reason, "" while there is none
 	usage exchange.Usage // what the provider stated; of its tokens or its tier
 }
 
 func newConversation(r *exchange.Request, a adapter.Annotate) *conversation {
-	s := &conversation{Chunks: reply.NewChunks(r, a), block: -1, usage: exchange.Usage{Source: exchange.FromEstimate}}
-	s.head = append(s.Open(nil), `,"choices":[{"index":0,"delta":{`...)
-	s.tail = s.Close([]byte(`},"finish_reason":null}]`))
-	return s
+	return &conversation{Single: reply.NewSingle(r, a), block: -1, usage: exchange.Usage{Source: exchange.FromEstimate}}
 }
 
 // Event takes one upstream event.
 func (s *conversation) Event(dst, name, data []byte) ([]byte, adapter.Progress) {
 	if f := exception(name, data); f != nil {
 		return dst, s.Broke(f)
+	}
+	if !known(name) {
+		return dst, adapter.Progress{}
 	}
 	if !adapter.Valid(data) {
 		return dst, s.Broke(adapter.InvalidAnswer("an event of the provider's stream is not JSON"))
@@ -75,6 +68,15 @@ func (s *conversation) Event(dst, name, data []byte) ([]byte, adapter.Progress) 
 	return dst, adapter.Progress{}
 }
 
+// known reports whether an event is one of those that are read. Others may hold anything, or nothing.
+func known(name []byte) bool {
+	switch string(name) {
+	case "contentBlockStart", "contentBlockDelta", "contentBlockStop", "messageStop", "metadata":
+		return true
+	}
+	return false
+}
+
 // open begins a call.
 func (s *conversation) open(dst []byte, ev gjson.Result) []byte {
 	dst = s.closeCall(dst)
@@ -83,12 +85,7 @@ func (s *conversation) open(dst []byte, ev gjson.Result) []byte {
 		return dst
 	}
 	s.tool, s.callArgs, s.index = true, false, ev.Get("contentBlockIndex").Int()
-	dst = strconv.AppendInt(append(append(s.begin(dst), s.head...), `"tool_calls":[{"index":`...), int64(s.calls), 10)
-	dst = reply.AppendCall(append(dst, ','), use.Get("toolUseId").Str, use.Get("name").Str, "")
-	dst = append(append(dst, `}]`...), s.tail...)
-	s.Sent.Bytes += int64(len(use.Get("name").Str))
-	s.calls++
-	return dst
+	return s.Call(dst, use.Get("toolUseId").Str, use.Get("name").Str)
 }
 
 // closeCall ends the open call, if there is one. One without any argument bytes has no arguments, which is {} and not "".
@@ -102,13 +99,16 @@ func (s *conversation) closeCall(dst []byte) []byte {
 
 func (s *conversation) delta(dst []byte, ev gjson.Result) ([]byte, *exchange.Failure) {
 	index, d := ev.Get("contentBlockIndex").Int(), ev.Get("delta")
-	if text := d.Get("text"); text.Exists() {
+	if text := d.Get("text"); text.Str != "" {
 		return s.say(s.closeCall(dst), text), nil
 	}
 	if reasoning := d.Get("reasoningContent"); reasoning.IsObject() {
 		return s.think(s.closeCall(dst), reasoning, index), nil
 	}
 	input := d.Get("toolUse.input")
+	if input.IsObject() { // whole, and not as a text
+		input = gjson.ParseBytes(adapter.AppendString(nil, adapter.Compact(input)))
+	}
 	fragment := adapter.Inside(input)
 	switch {
 	case fragment == "":
@@ -119,15 +119,11 @@ func (s *conversation) delta(dst []byte, ev gjson.Result) ([]byte, *exchange.Fai
 	return s.arguments(dst, fragment, int64(len(input.Str))), nil
 }
 
-// say appends a chunk with a piece of text, nothing for an empty one.
+// say appends a chunk with a piece of text.
 func (s *conversation) say(dst []byte, text gjson.Result) []byte {
-	if text.Str == "" {
-		return dst
-	}
-	dst = append(append(s.begin(dst), s.head...), `"content":"`...)
-	dst = append(append(append(dst, adapter.Inside(text)...), '"'), s.tail...)
+	dst = append(s.Delta(dst), `"content":"`...)
 	s.Sent.Bytes += int64(len(text.Str))
-	return dst
+	return s.Done(append(append(dst, adapter.Inside(text)...), '"'))
 }
 
 // think appends a chunk with a piece of thinking: as text, and as a piece of its block, with what signs it.
@@ -136,53 +132,31 @@ func (s *conversation) think(dst []byte, reasoning gjson.Result, index int64) []
 		s.block, s.detailed = index, false
 		s.thoughts++
 	}
-	text, data := reasoning.Get("text"), reasoning.Get("redactedContent")
+	text := reasoning.Get("text")
 	member, value := "text", adapter.Inside(text)
-	switch {
-	case value != "":
-		dst = append(append(append(s.begin(dst), s.head...), `"reasoning_content":"`...), value...)
-		dst = append(dst, `",`...)
+	if value == "" {
+		member, value = "data", adapter.Inside(reasoning.Get("redactedContent"))
+	}
+	if value == "" {
+		member, value = "signature", adapter.Inside(reasoning.Get("signature"))
+	}
+	if value == "" {
+		return dst
+	}
+	dst = s.Delta(dst)
+	if member == "text" {
+		dst = append(append(append(dst, `"reasoning_content":"`...), value...), `",`...)
 		s.Sent.Bytes += int64(len(text.Str))
-	case adapter.Inside(data) != "":
-		member, value = "data", adapter.Inside(data)
-		dst = append(s.begin(dst), s.head...)
-	default:
-		if member, value = "signature", adapter.Inside(reasoning.Get("signature")); value == "" {
-			return dst
-		}
-		dst = append(s.begin(dst), s.head...)
 	}
-	dst = append(dst, `"reasoning_details":[`...)
-	if member == "data" {
-		dst = append(dst, detailEncrypted...)
-	} else {
-		dst = append(dst, detailText...)
-	}
-	if !s.detailed {
-		s.detailed = true
-		dst = append(dst, detailFormat...)
-	}
-	dst = strconv.AppendInt(append(dst, `,"index":`...), int64(s.thoughts-1), 10)
-	dst = append(append(append(append(dst, `,"`...), member...), `":"`...), value...)
-	return append(append(dst, `"}]`...), s.tail...)
+	dst = reply.OpenThought(append(dst, `"reasoning_details":[`...), s.thoughts-1, member == "data", !s.detailed)
+	s.detailed = true
+	return s.Done(append(reply.AppendEscaped(dst, member, value), `}]`...))
 }
 
 // arguments appends a chunk with a piece of the last call's arguments.
 func (s *conversation) arguments(dst []byte, escaped string, size int64) []byte {
 	s.callArgs = true
-	dst = strconv.AppendInt(append(append(s.begin(dst), s.head...), `"tool_calls":[{"index":`...), int64(s.calls-1), 10)
-	dst = append(append(dst, `,"function":{"arguments":"`...), escaped...)
-	s.Sent.Bytes += size
-	return append(append(dst, `"}}]`...), s.tail...)
-}
-
-// begin appends the role chunk, once.
-func (s *conversation) begin(dst []byte) []byte {
-	if s.begun {
-		return dst
-	}
-	s.begun = true
-	return append(append(append(dst, s.head...), `"role":"assistant","content":""`...), s.tail...)
+	return s.Arguments(dst, []byte(escaped), size)
 }
 
 // End appends the finish chunk, the usage chunk if it was asked for, and [DONE].
@@ -193,11 +167,11 @@ func (s *conversation) End(dst []byte) ([]byte, *exchange.Failure) {
 	if f := s.Cut(s.stop != ""); f != nil {
 		return dst, f
 	}
-	dst = s.begin(s.closeCall(dst))
+	dst = s.Begin(s.closeCall(dst))
 	tier := string(reply.AppendTier(nil, s.usage.ServiceTier))
 	dst = append(append(s.Open(dst), tier...), `,"choices":[{"index":0,"delta":{},`...)
-	dst = s.Close(append(appendFinish(dst, s.stop), "}]"...))
-	return s.Chunks.End(dst, s.usage, tier, reply.AppendUsage), nil
+	dst = s.Close(append(appendFinish(dst, s.stop, s.Calls()), "}]"...))
+	return s.Single.End(dst, s.usage, tier, reply.AppendUsage), nil
 }
 
 // Usage is what the provider has stated: it comes last, all at once.

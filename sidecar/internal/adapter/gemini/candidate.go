@@ -75,8 +75,11 @@ func appendCall(dst []byte, call gjson.Result, id, signature string) []byte {
 
 // arguments is a call's arguments as the text the caller expects.
 func arguments(call gjson.Result) string {
-	if args := call.Get("args"); args.IsObject() {
+	switch args := call.Get("args"); {
+	case args.IsObject(), args.IsArray():
 		return adapter.Compact(args)
+	case args.Str != "": // the text already
+		return args.Str
 	}
 	return "{}"
 }

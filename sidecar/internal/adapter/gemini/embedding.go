@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 
 	"github.com/tidwall/gjson"
 
@@ -14,40 +15,40 @@ import (
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
-// embed builds a request for vectors: batchEmbedContents of the Gemini API, predict of Vertex AI.
+// embed builds a request for vectors: batchEmbedContents of the Gemini API, and of Vertex AI predict or, of the models
+// after the first, embedContent (as Google's own libraries choose between them).
 func (a *Adapter) embed(r *exchange.Request, d *exchange.Deployment) (path string, body []byte, f *exchange.Failure) {
 	var texts []string // raw JSON
 	size := ""         // of a vector, "" for the model's own
-	gjson.ParseBytes(r.Body).ForEach(func(k, v gjson.Result) bool {
-		if v.Type == gjson.Null {
-			return true
-		}
-		switch k.Str {
+	f = adapter.EachMember(r.Body, r.AllowDropped, func(name string, v gjson.Result) (f *exchange.Failure) {
+		switch name {
 		case "model", "user":
 		case "encoding_format":
 			if v.Str != "float" && v.Str != "base64" {
-				f = adapter.Invalid(k.Str, "encoding_format must be float or base64")
+				f = adapter.Invalid(name, "encoding_format must be float or base64")
 			}
 		case "dimensions":
 			if n, err := strconv.ParseInt(v.Raw, 10, 32); v.Type != gjson.Number || err != nil || n < 1 {
-				f = adapter.Invalid(k.Str, "dimensions must be a whole number above 0")
+				f = adapter.Invalid(name, "dimensions must be a whole number above 0")
 			}
 			size = v.Raw
 		case "input":
 			texts, f = inputs(v)
 		default:
-			f = adapter.Unsupported(k.Str, fmt.Sprintf("Gemini models cannot honour %s", adapter.Printable(k.Str)))
+			f = adapter.Unsupported(name, fmt.Sprintf("Gemini models cannot honour %s", adapter.Printable(name)))
 		}
-		if f != nil && f.Kind == exchange.FailUnsupported && adapter.MayDrop(r.AllowDropped, k.Str) {
-			f = nil
-		}
-		return f == nil
+		return f
 	})
 	switch {
 	case f != nil:
 		return "", nil, f
 	case len(texts) == 0:
 		return "", nil, adapter.Invalid("input", "input must hold a text")
+	case a.vertex && embedsContent(d.Model):
+		if len(texts) > 1 {
+			return "", nil, adapter.Unsupported("input", "this model embeds one text at a time: another has more")
+		}
+		return a.path(d, ":embedContent"), embedContent(texts[0], size), nil
 	case a.vertex:
 		return a.path(d, ":predict"), predict(texts, size), nil
 	}
@@ -88,6 +89,21 @@ func batch(model string, texts []string, size string) []byte {
 	return append(b, "]}"...)
 }
 
+// embedsContent reports whether a model on Vertex AI is asked by embedContent.
+func embedsContent(model string) bool {
+	return strings.Contains(model, "gemini") && !strings.Contains(model, "gemini-embedding-001")
+}
+
+// embedContent has a text that is too long refused, as predict does.
+func embedContent(text, size string) []byte {
+	b := append([]byte(`{"content":{"parts":[{"text":`), text...)
+	b = append(b, `}]},"autoTruncate":false`...)
+	if size != "" {
+		b = append(b, `,"outputDimensionality":`+size...)
+	}
+	return append(b, '}')
+}
+
 // predict has texts that are too long refused: Vertex AI would cut them and say nothing.
 func predict(texts []string, size string) []byte {
 	b := []byte(`{"instances":[`)
@@ -115,6 +131,9 @@ func vectors(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exch
 	if predictions := answer.Get("predictions"); predictions.IsArray() {
 		list, values = predictions, "embeddings.values"
 	}
+	if one := answer.Get("embedding"); one.IsObject() {
+		list = gjson.Parse("[" + one.Raw + "]")
+	}
 	if !list.IsArray() {
 		return nil, use, adapter.InvalidAnswer("the provider's answer has no embeddings")
 	}
@@ -137,16 +156,16 @@ func vectors(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exch
 			dst = append(dst, v.Raw...)
 		}
 		dst = append(dst, '}')
-		n := e.Get("embeddings.statistics.token_count")
-		counted = counted && n.Type == gjson.Number
-		tokens += min(max(n.Int(), 0), countMax)
+		n, ok := adapter.Count(e.Get("embeddings.statistics.token_count"))
+		counted = counted && ok
+		tokens += n
 	}
 	var c counts
 	switch c.update(answer.Get("usageMetadata")); {
 	case c.stated:
-		use = c.usage()
+		use = c.usage(0)
 	case counted && list.Get("0").Exists():
-		use = exchange.Usage{Source: exchange.FromProvider, Tokens: exchange.Tokens{Input: min(tokens, countMax)}}
+		use = exchange.Usage{Source: exchange.FromProvider, Tokens: exchange.Tokens{Input: tokens}}
 	}
 	dst = adapter.AppendString(append(dst, `],"model":`...), r.Model)
 	own, use := a(nil, use, adapter.Delivered{})

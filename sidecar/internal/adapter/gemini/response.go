@@ -37,7 +37,7 @@ func respond(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exch
 	}
 	var c counts
 	c.update(answer.Get("usageMetadata"))
-	use := c.usage()
+	use := c.usage(0)
 	list := answer.Get("candidates").Array()
 	refused := len(list) == 0 && isBlocked(answer)
 	if len(list) == 0 && !refused || len(list) > choicesMax {
@@ -71,7 +71,7 @@ func respond(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exch
 		dst = append(appendFinish(append(dst, ','), finishOf(candidate), m.calls), '}')
 	}
 	dst = append(dst, `],"usage":`...)
-	own, use := a(nil, use, adapter.Delivered{Bytes: delivered})
+	own, use := a(nil, c.usage(delivered), adapter.Delivered{Bytes: delivered})
 	dst = append(appendUsage(dst, use.Tokens), `,"x_gateway":`...)
 	return append(append(dst, own...), '}'), use, nil
 }

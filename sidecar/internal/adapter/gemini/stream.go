@@ -17,6 +17,7 @@ type stream struct {
 	named   bool   // ID is the provider's
 	choices []*choice
 	counts  counts
+	ended   bool // End succeeded
 }
 
 // choice is what has come of one candidate.
@@ -87,7 +88,7 @@ func (s *stream) choice(index int64) *choice {
 
 // candidate appends what an event brings of one candidate.
 func (s *stream) candidate(dst []byte, c *choice, v gjson.Result) []byte {
-	if reason := v.Get("finishReason").Str; reason != "" {
+	if reason := v.Get("finishReason").Str; reason != "" && reason != "FINISH_REASON_UNSPECIFIED" {
 		c.finish = reason
 	}
 	v.Get("content.parts").ForEach(func(_, p gjson.Result) bool {
@@ -176,7 +177,8 @@ func (s *stream) End(dst []byte) ([]byte, *exchange.Failure) {
 		dst = append(s.open(dst, c), "},"...)
 		dst = s.Close(append(appendFinish(dst, c.finish, c.calls), "}]"...))
 	}
-	return s.Chunks.End(dst, s.counts.usage(), "", appendUsage), nil
+	s.ended = true
+	return s.Chunks.End(dst, s.Usage(), "", appendUsage), nil
 }
 
 // Usage is what the provider has stated so far.
@@ -184,7 +186,10 @@ func (s *stream) Usage() exchange.Usage {
 	if u, ok := s.Told(); ok {
 		return u
 	}
-	return s.counts.usage()
+	if s.ended {
+		return s.counts.usage(s.Sent.Bytes)
+	}
+	return s.counts.usage(0)
 }
 
 var doneMark = []byte("[DONE]")

@@ -10,12 +10,8 @@ import (
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
-const (
-	// countMax bounds a token count that the provider states. It is far above any window, and sums of it stay in int64.
-	countMax = 1 << 48
-	// rawMax bounds the usage that is kept as it stood.
-	rawMax = 4 << 10
-)
+// rawMax bounds the usage that is kept as it stood.
+const rawMax = 4 << 10
 
 // counts is usageMetadata. Every event of a stream states the totals so far; the last value of each field counts.
 type counts struct {
@@ -26,7 +22,8 @@ type counts struct {
 	image, imageCached int64 // the same of images
 	audioOut, imageOut int64 // parts of output
 	tier, raw          string
-	stated             bool
+	stated             bool // the prompt was stated
+	produced           bool // output or thoughts were stated
 }
 
 // update takes what u states.
@@ -34,24 +31,25 @@ func (c *counts) update(u gjson.Result) {
 	if !u.IsObject() {
 		return
 	}
-	set := func(to *int64, v gjson.Result) {
-		if v.Type != gjson.Null {
-			*to = min(max(v.Int(), 0), countMax)
-			c.stated = true
+	set := func(to *int64, v gjson.Result) bool {
+		n, ok := adapter.Count(v)
+		if ok {
+			*to = n
 		}
+		return ok
 	}
 	u.ForEach(func(k, v gjson.Result) bool {
 		switch k.Str {
 		case "promptTokenCount":
-			set(&c.prompt, v)
+			c.stated = set(&c.prompt, v) || c.stated
 		case "toolUsePromptTokenCount":
 			set(&c.tools, v)
 		case "cachedContentTokenCount":
 			set(&c.cached, v)
 		case "candidatesTokenCount":
-			set(&c.output, v)
+			c.produced = set(&c.output, v) || c.produced
 		case "thoughtsTokenCount":
-			set(&c.thoughts, v)
+			c.produced = set(&c.thoughts, v) || c.produced
 		case "promptTokensDetails":
 			set(&c.audio, ofModality(v, "AUDIO"))
 			set(&c.image, ofModality(v, "IMAGE"))
@@ -94,9 +92,10 @@ func tierOf(name string) string {
 	return strings.TrimPrefix(adapter.Trimmed(tier), "service_tier_")
 }
 
-// usage is what is to be paid, as far as it was stated. What was thought is output too.
-func (c *counts) usage() exchange.Usage {
-	if !c.stated {
+// usage is what is to be paid, as far as it was stated. What was thought is output too. A count that is left out is zero,
+// but not that of an output of which so much was delivered.
+func (c *counts) usage(delivered int64) exchange.Usage {
+	if !c.stated || delivered > 0 && !c.produced {
 		return exchange.Usage{Source: exchange.FromEstimate, ServiceTier: c.tier}
 	}
 	prompt, cached := c.prompt+c.tools, min(c.cached, c.prompt)

@@ -20,7 +20,7 @@ func (c *chat) system(at string, v gjson.Result) *exchange.Failure {
 		c.add(object{"role": "system", "content": v.Str})
 		return nil
 	case !v.IsArray():
-		return invalid(at, at+" must be a string or an array of text blocks")
+		return adapter.Invalid(at, at+" must be a string or an array of text blocks")
 	}
 	var parts []any
 	for i, b := range v.Array() {
@@ -43,7 +43,7 @@ func (c *chat) message(at string, m gjson.Result) *exchange.Failure {
 		content = gjson.Parse(`[{"type":"text","text":` + content.Raw + `}]`)
 	}
 	if !content.IsArray() {
-		return invalid(at+".content", "content must be a string or an array of blocks")
+		return adapter.Invalid(at+".content", "content must be a string or an array of blocks")
 	}
 	switch role := m.Get("role").Str; role {
 	case "user":

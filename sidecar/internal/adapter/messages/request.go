@@ -6,7 +6,6 @@ package messages
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/tidwall/gjson"
@@ -17,17 +16,7 @@ import (
 
 // unsupported is the failure of what chat cannot say: a deployment that speaks the Messages API may.
 func unsupported(param, format string, args ...any) *exchange.Failure {
-	return &exchange.Failure{
-		Kind: exchange.FailUnsupported, Type: "invalid_request_error", Code: "unsupported_parameter", Param: param,
-		Message: fmt.Sprintf(format, args...),
-	}
-}
-
-// invalid is the failure of what nobody can read.
-func invalid(param, message string) *exchange.Failure {
-	return &exchange.Failure{
-		Kind: exchange.FailRequest, Type: "invalid_request_error", Code: "invalid_value", Param: param, Message: message,
-	}
+	return adapter.Unsupported(param, fmt.Sprintf(format, args...))
 }
 
 // object is a JSON object in the making; nil values are left out by set.
@@ -42,8 +31,8 @@ func (o object) set(name string, v gjson.Result) {
 // chat is a chat request in the making.
 type chat struct {
 	out       object
-	list      []any    // of messages
-	droppable []string // members that may go where chat cannot say them
+	list      []any // of messages
+	droppable []string
 }
 
 // Chat turns the body of a Messages request, a valid JSON object with no member twice, into that of a chat request. It
@@ -52,17 +41,7 @@ type chat struct {
 func Chat(body []byte, droppable []string) ([]byte, *exchange.Failure) {
 	in := gjson.ParseBytes(body)
 	c := chat{out: object{}, droppable: droppable}
-	var f *exchange.Failure
-	in.ForEach(func(k, v gjson.Result) bool {
-		if v.Type != gjson.Null {
-			f = c.member(k.Str, v)
-		}
-		if f != nil && f.Kind == exchange.FailUnsupported && slices.Contains(c.droppable, k.Str) {
-			f = nil
-		}
-		return f == nil
-	})
-	if f != nil {
+	if f := adapter.EachMember(body, droppable, c.member); f != nil {
 		return nil, f
 	}
 	if in.Get("stream").Type == gjson.True {
@@ -72,7 +51,7 @@ func Chat(body []byte, droppable []string) ([]byte, *exchange.Failure) {
 		return nil, f
 	}
 	if !in.Get("messages").IsArray() {
-		return nil, invalid("messages", "messages must be an array")
+		return nil, adapter.Invalid("messages", "messages must be an array")
 	}
 	all := in.Get("messages").Array()
 	for i, m := range all {
@@ -92,7 +71,7 @@ func Chat(body []byte, droppable []string) ([]byte, *exchange.Failure) {
 	}
 	b, err := json.Marshal(c.out)
 	if err != nil {
-		return nil, invalid("", "the body cannot be translated: "+err.Error())
+		return nil, adapter.Invalid("", "the body cannot be translated: "+err.Error())
 	}
 	return b, nil
 }
@@ -155,7 +134,7 @@ func (c *chat) tier(v gjson.Result) *exchange.Failure {
 // output takes the effort and the format of the answer.
 func (c *chat) output(v gjson.Result) (f *exchange.Failure) {
 	if !v.IsObject() {
-		return invalid("output_config", "output_config must be an object")
+		return adapter.Invalid("output_config", "output_config must be an object")
 	}
 	v.ForEach(func(k, v gjson.Result) bool {
 		switch at := "output_config." + k.Str; {
@@ -181,7 +160,7 @@ func (c *chat) format(at string, v gjson.Result) *exchange.Failure {
 	}
 	schema := v.Get("schema")
 	if !schema.IsObject() {
-		return invalid(at+".schema", "the schema must be an object")
+		return adapter.Invalid(at+".schema", "the schema must be an object")
 	}
 	c.out["response_format"] = object{"type": "json_schema", "json_schema": object{
 		"name": "output", "schema": json.RawMessage(schema.Raw), "strict": true,

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
@@ -13,7 +14,7 @@ import (
 // cannot say of the others.
 func (c *chat) tools(v gjson.Result) *exchange.Failure {
 	if !v.IsArray() {
-		return invalid("tools", "tools must be an array")
+		return adapter.Invalid("tools", "tools must be an array")
 	}
 	drop := slices.Contains(c.droppable, "tools")
 	var list []any

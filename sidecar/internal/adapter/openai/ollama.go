@@ -59,7 +59,7 @@ func ollamaCall(r *exchange.Request, d *exchange.Deployment) (path string, body 
 			b = append(b, `,"format":"json"`...)
 		case name == "response_format" && v.Get("json_schema.schema").IsObject():
 			b = append(append(b, `,"format":`...), v.Get("json_schema.schema").Raw...)
-		case adapter.Harmless(name, v), slices.Contains(r.AllowDropped, name):
+		case adapter.Harmless(name, v), adapter.MayDrop(r.AllowDropped, name):
 		default:
 			f = refuse(name)
 		}

@@ -109,7 +109,7 @@ func (q *request) member(c *cursor) (keep bool, f *exchange.Failure) {
 		}
 	}
 	if q.cannot(name, c.value) {
-		if adapter.Harmless(name, gjson.ParseBytes(q.r.Body[c.value.from:c.value.to])) || slices.Contains(q.r.AllowDropped, name) {
+		if adapter.Harmless(name, gjson.ParseBytes(q.r.Body[c.value.from:c.value.to])) || adapter.MayDrop(q.r.AllowDropped, name) {
 			return false, nil
 		}
 		return false, refuse(name)

@@ -135,7 +135,7 @@ func TestStreamOddities(t *testing.T) {
 		},
 		"no id, arguments as an object": {
 			[]string{call(`"index":0,"id":null,"function":{"name":"f","arguments":{ "a": "é" }}`), finished},
-			seenChoice{finish: "tool_calls", calls: []wantCall{{callID(`"c1"`, 0, 0), "f", `{"a":"é"}`}}},
+			seenChoice{finish: "tool_calls", calls: []wantCall{{adapter.CallID(`"c1"`, 0, 0), "f", `{"a":"é"}`}}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -2,8 +2,6 @@ package openai
 
 import (
 	"bytes"
-	"hash/fnv"
-	"strconv"
 	"strings"
 
 	"github.com/tidwall/gjson"
@@ -68,14 +66,6 @@ func details(list gjson.Result) string {
 		return true
 	})
 	return s
-}
-
-// callID makes an id for a tool call that came without one: unique within the answer, and the same whenever the same
-// answer is read.
-func callID(answer string, choice, call int) string {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(answer + "/" + itoa(choice) + "/" + itoa(call))) // a hash never fails
-	return "call_" + strconv.FormatUint(h.Sum64(), 36)
 }
 
 // finishReasons maps what servers say to OpenAI's words, which clients read as an enumeration.

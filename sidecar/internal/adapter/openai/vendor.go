@@ -22,11 +22,13 @@ type ways struct {
 	system  bool              // a developer's message is a system's
 	schema  bool              // it cannot hold an answer to a JSON schema
 	plain   bool              // its only tools are functions
+	nobody  bool              // it refuses messages with the name of who speaks
 }
 
 // model is a family of models that refuse what others of their vendor take.
 type model struct {
 	prefix  string
+	infix   string // what the name holds behind its beginning
 	refuses []string
 	freeAt  string // the reasoning_effort at which, or without any, they refuse nothing
 }
@@ -86,29 +88,40 @@ var vendors = map[string]*ways{
 		refuses: and(hosted, "top_k", "logprobs", "top_logprobs", "logit_bias"),
 		forgets: bookkeeping,
 	},
+	// logprobs, logit_bias, top_logprobs, names and n above 1 are 400 (Groq docs: OpenAI compatibility).
 	"groq": {
-		limit: newCap, plain: true,
+		limit: newCap, plain: true, nobody: true,
 		refuses: []string{"top_k", "n", "logprobs", "top_logprobs", "logit_bias", "prediction", "modalities", "audio", "web_search_options", "verbosity", "moderation", "store"},
 	},
 	"deepseek": {
 		limit: oldCap, schema: true, system: true, plain: true,
 		refuses: and(hosted, "top_k", "n", "seed", "logit_bias", "parallel_tool_calls"),
 	},
+	// logit_bias is not supported (xAI's REST API reference).
 	"xai": {
 		limit: newCap, plain: true,
 		refuses: []string{"top_k", "functions", "function_call", "logit_bias", "prediction", "modalities", "audio", "verbosity", "moderation", "store"},
-		models: []model{
-			{prefix: "grok-4-fast-non-reasoning"}, {prefix: "grok-4-1-fast-non-reasoning"},
-			{prefix: "grok-4", refuses: []string{"stop", "frequency_penalty", "presence_penalty"}},
-			{prefix: "grok-3-mini", refuses: []string{"stop", "frequency_penalty", "presence_penalty"}},
-		},
+		models:  groks,
 	},
 	"openrouter": {limit: oldCap},
-	"gemini-openai": {
-		limit: oldCap, plain: true,
-		refuses: []string{"top_k", "logprobs", "top_logprobs", "logit_bias", "functions", "function_call", "prediction", "audio", "web_search_options", "verbosity", "moderation", "store"},
-		forgets: bookkeeping,
-	},
+	// Nothing says what Gemini does not know here, so all but bookkeeping is passed on: it answers 400 to names it lacks.
+	"gemini-openai": {limit: oldCap, plain: true, forgets: bookkeeping},
+}
+
+// unsaid are the members that Grok models which reason refuse. All that are named here decide themselves how much they
+// reason, if at all, and refuse to be told, but for the small one and the one to which it is a number of agents (xAI
+// docs: Reasoning). Of models that are not in it nothing is known.
+var unsaid = []string{"stop", "frequency_penalty", "presence_penalty"}
+
+var groks = []model{
+	{prefix: "grok-", infix: "-non-reasoning", refuses: []string{"reasoning_effort"}},
+	{prefix: "grok-4.20-multi-agent", refuses: unsaid},
+	{prefix: "grok-4.20", refuses: and(unsaid, "reasoning_effort")},
+	{prefix: "grok-4."},
+	{prefix: "grok-4", refuses: and(unsaid, "reasoning_effort")},
+	{prefix: "grok-code", refuses: and(unsaid, "reasoning_effort")},
+	{prefix: "grok-3-mini", refuses: unsaid},
+	{prefix: "grok-3", refuses: []string{"reasoning_effort"}},
 }
 
 // Sent implements adapter.Namer.
@@ -151,7 +164,7 @@ func (w *ways) cannot(name, modelName, effort string) bool {
 	}
 	for i := range w.models {
 		m := &w.models[i]
-		if strings.HasPrefix(modelName, m.prefix) {
+		if strings.HasPrefix(modelName, m.prefix) && strings.Contains(modelName, m.infix) {
 			free := m.freeAt != "" && (effort == "" || effort == m.freeAt)
 			return !free && slices.Contains(m.refuses, name)
 		}

@@ -5,6 +5,8 @@ import (
 	"strconv"
 
 	"github.com/tidwall/gjson"
+
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 )
 
 // writer makes a response out of chat's deltas, and the events that tell of it. One reasoning or message is open at a
@@ -163,7 +165,7 @@ func (w *writer) summary(dst []byte, v gjson.Result) []byte {
 	if len(w.open.said) == 0 {
 		dst = w.event(dst, "response.reasoning_summary_part.added", w.open.at, firstSummary, `"part":{"type":"summary_text","text":""}`)
 	}
-	w.open.said = append(w.open.said, inside(v)...)
+	w.open.said = append(w.open.said, adapter.Inside(v)...)
 	w.size += len(v.Raw)
 	return w.event(dst, "response.reasoning_summary_text.delta", w.open.at, firstSummary, `"delta":`+v.Raw)
 }
