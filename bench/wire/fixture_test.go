@@ -59,8 +59,8 @@ type wantUsage struct {
 	Write1h    int64       `json:"cache_write_1h"`
 	Reasoning  int64       `json:"reasoning_tokens"`
 	ImageOut   int64       `json:"image_tokens"` // of the answer
-	Cost       json.Number // of the provider's saying
 	Times      string      // the price, "" for once
+	Cost       json.Number // of the provider's saying
 }
 
 type call struct{ ID, Name, Arguments string }

@@ -19,6 +19,14 @@ func PlainCallID(id string) string {
 	return plain
 }
 
+// CallID makes an id for a tool call that came without one: unique within the answer, and the same whenever the same
+// answer is read.
+func CallID(answer string, choice, call int) string {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(answer + "/" + strconv.Itoa(choice) + "/" + strconv.Itoa(call))) // a hash never fails
+	return "call_" + strconv.FormatUint(h.Sum64(), 36)
+}
+
 // IsPlain reports whether an id is made of letters, digits, _ and - alone, which is what the strictest providers take.
 func IsPlain(id string) bool {
 	return strings.IndexFunc(id, func(c rune) bool { return !plain(c) }) < 0
@@ -52,12 +60,4 @@ func FitCallID(id string) string {
 func CallIDHash(id string) string {
 	sum := sha256.Sum256([]byte(id))
 	return hex.EncodeToString(sum[:8])
-}
-
-// CallID makes an id for a tool call that came without one: unique within the answer, and the same whenever the same
-// answer is read.
-func CallID(answer string, choice, call int) string {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(answer + "/" + strconv.Itoa(choice) + "/" + strconv.Itoa(call))) // a hash never fails
-	return "call_" + strconv.FormatUint(h.Sum64(), 36)
 }

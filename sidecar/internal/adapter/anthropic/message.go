@@ -13,38 +13,38 @@ func (t *translation) message(m *prompt.Message) *exchange.Failure {
 		return t.parts("user", m)
 	case prompt.Assistant:
 		return t.assistant(m)
-	case prompt.ToolRole:
+	case prompt.Result:
 		return t.result(m)
 	}
-	if t.turns.Any() && takesSystemLater(t.base) {
-		t.later = append(t.later, m)
-	} else {
-		t.hoist(m)
+	later := t.turns.Any() && takesSystemLater(t.base)
+	for i := range m.Parts {
+		if p := &m.Parts[i]; later {
+			t.later = append(t.later, p)
+		} else {
+			t.hoist(p)
+		}
 	}
 	return nil
 }
 
-// hoist puts system texts before the conversation.
-func (t *translation) hoist(m *prompt.Message) {
-	for i := range m.Parts {
-		t.system = appendText(adapter.Comma(t.system, 0), &m.Parts[i])
-	}
+// hoist puts a system text before the conversation.
+func (t *translation) hoist(p *prompt.Part) {
+	t.system = appendText(adapter.Comma(t.system, 0), p)
 }
 
 // placeLater finds the place of system texts that came between the turns. They may stand behind a user's turn that the
 // model answers next, or that is the last, and nowhere else (Claude API docs: Mid-conversation system messages; AWS has
 // the same rules). So they wait for the model's next turn, and go before the conversation when no user's turn came first.
-func (t *translation) placeLater() *exchange.Failure {
+func (t *translation) placeLater() {
 	user := t.turns.Role() == "user"
-	for _, m := range t.later {
-		if !user {
-			t.hoist(m)
-		} else if f := t.parts("system", m); f != nil {
-			return f
+	for _, p := range t.later {
+		if user {
+			t.turns.Keep(appendText(t.turns.Begin("system"), p))
+		} else {
+			t.hoist(p)
 		}
 	}
 	t.later = t.later[:0]
-	return nil
 }
 
 // parts adds a message's parts to a turn.
@@ -62,12 +62,11 @@ func (t *translation) parts(role string, m *prompt.Message) *exchange.Failure {
 // assistant adds an earlier answer: its thinking, which the provider wants first, its text and its calls.
 func (t *translation) assistant(m *prompt.Message) *exchange.Failure {
 	const role = "assistant"
-	if len(m.Parts)+len(m.Calls)+len(m.Thoughts()) > 0 {
-		if f := t.placeLater(); f != nil {
-			return f
-		}
+	thoughts := m.Thoughts()
+	if len(thoughts)+len(m.Parts)+len(m.Calls) > 0 {
+		t.placeLater()
 	}
-	for _, th := range m.Thoughts() {
+	for _, th := range thoughts {
 		b := t.turns.Begin(role)
 		if th.Redacted {
 			b = append(append(append(b, `{"type":"redacted_thinking","data":"`...), th.Text...), `"}`...)

@@ -10,17 +10,15 @@ import (
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
-const vendor = "Anthropic"
-
 // translation is a Messages request in the making.
 type translation struct {
 	*prompt.Chat
 	r           *exchange.Request
 	host        *Host
 	model       string
-	base        string            // the model that decides what can be asked for
-	system      []byte            // text blocks, comma separated
-	later       []*prompt.Message // the system's, that wait for their place
+	base        string         // the model that decides what can be asked for
+	system      []byte         // text blocks, comma separated
+	later       []*prompt.Part // of the system's that wait for their place
 	turns       adapter.Turns
 	format      string // output_config.format, "" for none
 	effort      string // output_config.effort, "" for none
@@ -34,13 +32,13 @@ type translation struct {
 
 // translate turns the caller's body, which is a valid JSON object, into the provider's.
 func (h *Host) translate(r *exchange.Request, d *exchange.Deployment) ([]byte, *exchange.Failure) {
-	in, f := prompt.Read(r, vendor)
+	in, f := prompt.Read(r, "Anthropic")
 	if f != nil {
 		return nil, f
 	}
 	t := translation{Chat: in, r: r, host: h, model: d.Model, base: d.Base(), turns: adapter.NewTurns(len(r.Body))}
 	for _, m := range in.Rest {
-		if f := in.Refuse(m, "Anthropic models"); f != nil {
+		if f := in.Refuse(m); f != nil {
 			return nil, f
 		}
 	}
@@ -58,9 +56,7 @@ func (h *Host) translate(r *exchange.Request, d *exchange.Deployment) ([]byte, *
 			return nil, f
 		}
 	}
-	if f := t.placeLater(); f != nil {
-		return nil, f
-	}
+	t.placeLater()
 	return t.assemble(), nil
 }
 
@@ -102,21 +98,20 @@ func (t *translation) sample(strict bool) *exchange.Failure {
 
 // answer takes what the answer must be like: its format, the tools it must call, and how it is served.
 func (t *translation) answer() *exchange.Failure {
-	no := func(param, why string) *exchange.Failure { return t.Cannot(param, why) }
-	var f *exchange.Failure
 	switch schema := t.Format.Schema; {
 	case t.Format.JSON:
-		f = no("response_format", "Anthropic has no json_object format: use json_schema")
+		if f := t.Cannot("response_format", "Anthropic has no json_object format: use json_schema"); f != nil {
+			return f
+		}
 	case schema != "" && !knowsFormat(t.base):
-		f = no("response_format", "this model cannot be held to a schema")
+		if f := t.Cannot("response_format", "this model cannot be held to a schema"); f != nil {
+			return f
+		}
 	case schema != "":
 		t.format = `{"type":"json_schema","schema":` + schema + `}`
 	}
-	if f != nil {
-		return f
-	}
 	if t.thinks && t.Choice.Forced() {
-		if f := no("tool_choice", "Anthropic models that think cannot be forced to call a tool"); f != nil {
+		if f := t.Cannot("tool_choice", "Anthropic models that think cannot be forced to call a tool"); f != nil {
 			return f
 		}
 		t.Choice = prompt.Choice{}
@@ -128,7 +123,7 @@ func (t *translation) answer() *exchange.Failure {
 	case "default":
 		t.tier = "standard_only"
 	default:
-		return no("service_tier", "Anthropic has only the service tiers auto and default")
+		return t.Cannot("service_tier", "Anthropic has only the service tiers auto and default")
 	}
 	return nil
 }

@@ -1,6 +1,8 @@
 package anthropic
 
 import (
+	"cmp"
+
 	"github.com/tidwall/gjson"
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
@@ -38,9 +40,9 @@ func respond(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exch
 	dst := make([]byte, 0, len(body)+512)
 	dst = reply.AppendHead(dst, r, id)
 	dst = append(dst, `,"choices":[{"index":0,"message":`...)
-	said := messageOf(id, content)
-	dst = append(said.Append(dst), `,"logprobs":null,"finish_reason":"`...)
-	dst = append(dst, finishReason(m.Get("stop_reason").Str, len(said.Calls) > 0)...)
+	dst, calls := appendMessage(dst, id, content)
+	dst = append(dst, `,"logprobs":null,"finish_reason":"`...)
+	dst = append(dst, finishReason(m.Get("stop_reason").Str, calls)...)
 	dst = append(appendStop(append(dst, '"'), m), `}]`...)
 	dst = append(appendTier(dst, c.tier), `,"usage":`...)
 	own, use := a(nil, use, adapter.Delivered{Bytes: int64(len(content.Raw))})
@@ -74,10 +76,11 @@ func appendTier(dst []byte, tier string) []byte {
 	return reply.AppendTier(dst, tier)
 }
 
-// messageOf is the assistant's message made of an answer's content blocks. Blocks of other kinds, such as those of tools
-// the provider runs itself, are left out.
-func messageOf(answer string, content gjson.Result) (m reply.Message) {
-	thoughts, calls := 0, 0
+// appendMessage appends the assistant's message made of an answer's content blocks. Blocks of other kinds, such as those of
+// tools the provider runs itself, are left out. calls is how many there are.
+func appendMessage(dst []byte, answer string, content gjson.Result) (out []byte, calls int) {
+	var m reply.Message
+	thoughts := 0
 	content.ForEach(func(_, b gjson.Result) bool {
 		switch b.Get("type").Str {
 		case "text":
@@ -88,12 +91,12 @@ func messageOf(answer string, content gjson.Result) (m reply.Message) {
 			thoughts++
 		case "tool_use":
 			m.Calls = append(adapter.Comma(m.Calls, 0), '{')
-			m.Calls = append(reply.AppendCall(m.Calls, reply.CallID(b.Get("id"), answer, calls), b.Get("name").Str, arguments(b)), '}')
+			m.Calls = append(reply.AppendCall(m.Calls, cmp.Or(b.Get("id").Str, adapter.CallID(answer, 0, calls)), b.Get("name").Str, arguments(b)), '}')
 			calls++
 		}
 		return true
 	})
-	return m
+	return m.Append(dst), calls
 }
 
 // appendDetail appends the entry of reasoning_details for a block of thinking.

@@ -127,7 +127,7 @@ func (s *stream) open(dst []byte, ev gjson.Result) []byte {
 		dst = s.Done(append(dst, ']'))
 	case "tool_use":
 		s.block, s.callArgs, s.callInput = blockTool, false, arguments(b)
-		dst = s.Call(dst, b.Get("id"), b.Get("name").Str)
+		dst = s.Call(dst, b.Get("id").Str, b.Get("name").Str)
 	default:
 		s.block = blockSkipped
 	}
@@ -229,7 +229,7 @@ func (s *stream) End(dst []byte) ([]byte, *exchange.Failure) {
 	s.ended = true
 	dst = s.Begin(s.closeBlock(dst))
 	dst = append(s.Open(dst), `,"choices":[{"index":0,"delta":{},"finish_reason":"`...)
-	dst = append(append(dst, finishReason(s.stop, s.Calls() > 0)...), '"')
+	dst = append(append(dst, finishReason(s.stop, s.Calls())...), '"')
 	dst = append(append(dst, s.stopNote...), `}]`...)
 	dst = s.Close(appendTier(dst, s.counts.tier))
 	return s.Single.End(dst, s.Usage(), "", reply.AppendUsage), nil

@@ -176,10 +176,10 @@ func (c *counts) own() exchange.Tokens {
 
 // finishReason is the caller's word for the provider's stop reason. Unknown ones are an ordinary stop. Servers that only
 // speak like Anthropic's may call the end of a turn with calls an ordinary one.
-func finishReason(stop string, calls bool) string {
+func finishReason(stop string, calls int) string {
 	switch stop {
 	case "", "end_turn":
-		if calls {
+		if calls > 0 {
 			return "tool_calls"
 		}
 	case "max_tokens", "model_context_window_exceeded":

@@ -13,7 +13,7 @@ func (t *translation) message(m *prompt.Message) *exchange.Failure {
 		return t.parts("user", m)
 	case prompt.Assistant:
 		return t.assistant(m)
-	case prompt.ToolRole:
+	case prompt.Result:
 		return t.result(m)
 	}
 	for i := range m.Parts {

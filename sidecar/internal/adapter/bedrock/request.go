@@ -12,8 +12,6 @@ import (
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
-const vendor = "Bedrock"
-
 // translation is a Converse request in the making.
 type translation struct {
 	*prompt.Chat
@@ -32,13 +30,13 @@ type translation struct {
 
 // translate turns the caller's body, which is a valid JSON object, into the provider's.
 func translate(r *exchange.Request, model string) ([]byte, *exchange.Failure) {
-	in, f := prompt.Read(r, vendor)
+	in, f := prompt.Read(r, "Bedrock")
 	if f != nil {
 		return nil, f
 	}
 	t := translation{Chat: in, model: model, turns: adapter.NewTurns(len(r.Body))}
 	for _, m := range in.Rest {
-		if f := in.Refuse(m, vendor); f != nil {
+		if f := in.Refuse(m); f != nil {
 			return nil, f
 		}
 	}
@@ -99,8 +97,8 @@ func (t *translation) sample() *exchange.Failure {
 }
 
 // think says how much to think in the words that the model's family has for it (AWS docs: OpenAI models; Amazon Nova user
-// guides: Extended thinking). Bedrock's own word serves all whose family is not known. That Nova wants no cap at its
-// highest effort is said in one place there and left out in another: the cap is sent, for it is what is reserved.
+// guides: Extended thinking). Bedrock's own word serves all whose family is not known. That Nova wants no cap at its highest
+// effort is said in one place there and left out in another: the cap is sent, for it is what is reserved.
 func (t *translation) think() *exchange.Failure {
 	effort := t.Effort
 	switch effort {
@@ -116,10 +114,11 @@ func (t *translation) think() *exchange.Failure {
 	switch {
 	case strings.Contains(t.model, "openai.gpt-oss"):
 		t.extra = `{"reasoning_effort":"` + ofThree + `"}`
+	case strings.Contains(t.model, "amazon.nova") && ofThree == "high" && t.Temperature.Raw != "":
+		return t.Cannot("reasoning_effort", "this model takes no temperature when it thinks as much as it can")
+	case strings.Contains(t.model, "amazon.nova") && ofThree == "high" && t.TopP.Raw != "":
+		return t.Cannot("reasoning_effort", "this model takes no top_p when it thinks as much as it can")
 	case strings.Contains(t.model, "amazon.nova"):
-		if ofThree == "high" && t.Temperature.Raw+t.TopP.Raw != "" {
-			return t.Cannot("reasoning_effort", "this model takes no temperature and no top_p when it thinks as much as it can")
-		}
 		t.extra = `{"reasoningConfig":{"type":"enabled","maxReasoningEffort":"` + ofThree + `"}}`
 	default:
 		t.output = append(adapter.Comma(t.output, 0), `"effort":"`+effort+`"`...)

@@ -1,6 +1,8 @@
 package bedrock
 
 import (
+	"cmp"
+
 	"github.com/tidwall/gjson"
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
@@ -29,17 +31,19 @@ func respond(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exch
 	dst = reply.AppendHead(dst, r, r.ID)
 	dst = reply.AppendTier(dst, use.ServiceTier)
 	dst = append(dst, `,"choices":[{"index":0,"message":`...)
-	msg := said(r.ID, content)
-	dst = appendFinish(append(msg.Append(dst), `,"logprobs":null,`...), stop, len(msg.Calls) > 0)
+	dst, calls := appendMessage(dst, r.ID, content)
+	dst = appendFinish(append(dst, `,"logprobs":null,`...), stop, calls)
 	dst = append(dst, `}],"usage":`...)
 	own, use := a(nil, use, adapter.Delivered{Bytes: int64(len(content.Raw))})
 	dst = append(reply.AppendUsage(dst, use.Tokens), `,"x_gateway":`...)
 	return append(append(dst, own...), '}'), use, nil
 }
 
-// said is the assistant's message made of an answer's content blocks. Blocks of other kinds are left out.
-func said(answer string, content gjson.Result) (m reply.Message) {
-	thoughts, calls := 0, 0
+// appendMessage appends the assistant's message made of an answer's content blocks. Blocks of other kinds are left out.
+// calls is how many there are.
+func appendMessage(dst []byte, answer string, content gjson.Result) (out []byte, calls int) {
+	var m reply.Message
+	thoughts := 0
 	content.ForEach(func(_, b gjson.Result) bool {
 		m.Text = append(m.Text, adapter.Inside(b.Get("text"))...)
 		b.Get("citationsContent.content").ForEach(func(_, part gjson.Result) bool {
@@ -53,12 +57,12 @@ func said(answer string, content gjson.Result) (m reply.Message) {
 		}
 		if v := b.Get("toolUse"); v.IsObject() {
 			m.Calls = append(adapter.Comma(m.Calls, 0), '{')
-			m.Calls = append(reply.AppendCall(m.Calls, reply.CallID(v.Get("toolUseId"), answer, calls), v.Get("name").Str, reply.Arguments(v.Get("input"))), '}')
+			m.Calls = append(reply.AppendCall(m.Calls, cmp.Or(v.Get("toolUseId").Str, adapter.CallID(answer, 0, calls)), v.Get("name").Str, reply.Arguments(v.Get("input"))), '}')
 			calls++
 		}
 		return true
 	})
-	return m
+	return m.Append(dst), calls
 }
 
 // appendDetail appends the entry of reasoning_details for a block of thinking.

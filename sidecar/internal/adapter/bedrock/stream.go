@@ -85,7 +85,7 @@ func (s *conversation) open(dst []byte, ev gjson.Result) []byte {
 		return dst
 	}
 	s.tool, s.callArgs, s.index = true, false, ev.Get("contentBlockIndex").Int()
-	return s.Call(dst, use.Get("toolUseId"), use.Get("name").Str)
+	return s.Call(dst, use.Get("toolUseId").Str, use.Get("name").Str)
 }
 
 // closeCall ends the open call, if there is one. One without any argument bytes has no arguments, which is {} and not "".
@@ -170,7 +170,7 @@ func (s *conversation) End(dst []byte) ([]byte, *exchange.Failure) {
 	dst = s.Begin(s.closeCall(dst))
 	tier := string(reply.AppendTier(nil, s.usage.ServiceTier))
 	dst = append(append(s.Open(dst), tier...), `,"choices":[{"index":0,"delta":{},`...)
-	dst = s.Close(append(appendFinish(dst, s.stop, s.Calls() > 0), "}]"...))
+	dst = s.Close(append(appendFinish(dst, s.stop, s.Calls()), "}]"...))
 	return s.Single.End(dst, s.usage, tier, reply.AppendUsage), nil
 }
 

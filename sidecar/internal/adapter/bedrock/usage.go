@@ -47,10 +47,10 @@ func usageOf(u, tier gjson.Result) exchange.Usage {
 
 // finishReason is the caller's word for the provider's stop reason. Unknown ones are an ordinary stop, and a turn that
 // ends with calls is none, whatever its model calls it. Reasons that say that the model broke are none: see malformed.
-func finishReason(stop string, calls bool) string {
+func finishReason(stop string, calls int) string {
 	switch stop {
 	case "", "end_turn":
-		if calls {
+		if calls > 0 {
 			return "tool_calls"
 		}
 	case "max_tokens", "model_context_window_exceeded":
@@ -64,7 +64,7 @@ func finishReason(stop string, calls bool) string {
 }
 
 // appendFinish appends the finish_reason member of a choice, and the provider's own word where ours says less.
-func appendFinish(dst []byte, stop string, calls bool) []byte {
+func appendFinish(dst []byte, stop string, calls int) []byte {
 	dst = append(append(append(dst, `"finish_reason":"`...), finishReason(stop, calls)...), '"')
 	switch stop {
 	case "end_turn", "max_tokens", "tool_use":

@@ -9,8 +9,6 @@ import (
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
-const vendor = "Gemini"
-
 // translation is a request for generateContent in the making.
 type translation struct {
 	*prompt.Chat
@@ -29,7 +27,7 @@ type translation struct {
 // translate turns the caller's body, which is a valid JSON object, into the provider's. header is what the request says in
 // its head besides.
 func translate(r *exchange.Request, model string, vertex bool) (body []byte, header []adapter.Field, f *exchange.Failure) {
-	in, f := prompt.Read(r, vendor)
+	in, f := prompt.Read(r, "Gemini")
 	if f != nil {
 		return nil, nil, f
 	}
@@ -83,7 +81,7 @@ func (t *translation) sample() *exchange.Failure {
 		case "top_logprobs":
 			most = v.Raw
 		default:
-			f = t.Refuse(m, "Gemini models")
+			f = t.Refuse(m)
 		}
 		if f != nil {
 			return f
@@ -116,7 +114,7 @@ func (t *translation) stop() *exchange.Failure {
 }
 
 // answer takes what the answer must be like, and how it is served: the Gemini API is told the tier in the body, Vertex AI in
-// the head.
+// the head (Google Cloud docs: Priority PayGo, Flex PayGo). What was rented there before is used up first.
 func (t *translation) answer() *exchange.Failure {
 	if t.Format.JSON || t.Format.Schema != "" {
 		t.set("responseMimeType", `"application/json"`)

@@ -16,8 +16,8 @@ type stream struct {
 	request string // the id of what is answered
 	named   bool   // ID is the provider's
 	choices []*choice
-	ended   bool // End succeeded
 	counts  counts
+	ended   bool // End succeeded
 }
 
 // choice is what has come of one candidate.
@@ -173,11 +173,11 @@ func (s *stream) End(dst []byte) ([]byte, *exchange.Failure) {
 	if f := s.Cut(complete); f != nil {
 		return dst, f
 	}
-	s.ended = true
 	for _, c := range s.choices {
 		dst = append(s.open(dst, c), "},"...)
 		dst = s.Close(append(appendFinish(dst, c.finish, c.calls), "}]"...))
 	}
+	s.ended = true
 	return s.Chunks.End(dst, s.Usage(), "", appendUsage), nil
 }
 

@@ -31,8 +31,8 @@ func (o object) set(name string, v gjson.Result) {
 // chat is a chat request in the making.
 type chat struct {
 	out       object
-	list      []any    // of messages
-	droppable []string // members that may go where chat cannot say them
+	list      []any // of messages
+	droppable []string
 }
 
 // Chat turns the body of a Messages request, a valid JSON object with no member twice, into that of a chat request. It

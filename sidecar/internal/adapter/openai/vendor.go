@@ -21,8 +21,8 @@ type ways struct {
 	stops   bool              // stop must be a list
 	system  bool              // a developer's message is a system's
 	schema  bool              // it cannot hold an answer to a JSON schema
-	nobody  bool              // it refuses messages with the name of who speaks
 	plain   bool              // its only tools are functions
+	nobody  bool              // it refuses messages with the name of who speaks
 }
 
 // model is a family of models that refuse what others of their vendor take.
@@ -90,7 +90,7 @@ var vendors = map[string]*ways{
 	},
 	// logprobs, logit_bias, top_logprobs, names and n above 1 are 400 (Groq docs: OpenAI compatibility).
 	"groq": {
-		limit: newCap, nobody: true, plain: true,
+		limit: newCap, plain: true, nobody: true,
 		refuses: []string{"top_k", "n", "logprobs", "top_logprobs", "logit_bias", "prediction", "modalities", "audio", "web_search_options", "verbosity", "moderation", "store"},
 	},
 	"deepseek": {

@@ -3,6 +3,7 @@ package prompt_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"regexp"
 	"slices"
@@ -78,16 +79,17 @@ func holds(t *testing.T, body gjson.Result, c *prompt.Chat) {
 		if int(m.Place.Message) != i || m.Place.Part >= 0 {
 			t.Fatalf("message %d stands at %v", i, m.Place)
 		}
-		said = said || m.Role != prompt.System && (m.Role == prompt.ToolRole || len(m.Parts)+len(m.Calls) > 0)
-		if (m.CallID != "") != (m.Role == prompt.ToolRole) || len(m.Calls) > 0 && m.Role != prompt.Assistant {
+		said = said || m.Role != prompt.System && (m.Role == prompt.Result || len(m.Parts)+len(m.Calls) > 0)
+		if (m.CallID != "") != (m.Role == prompt.Result) || len(m.Calls) > 0 && m.Role != prompt.Assistant {
 			t.Fatalf("%+v", m)
 		}
 		for j := range m.Parts {
 			part(t, body, &m, &m.Parts[j])
 		}
-		for _, call := range m.Calls {
+		for j, call := range m.Calls {
 			is(t, call.Name)
-			if call.ID == "" || call.Name.Str == "" || !prompt.IsObject(call.Arguments) || !at(body, call.Place.String()).IsObject() {
+			sent := at(body, fmt.Sprintf("%s.tool_calls[%d]", m.Place, j))
+			if call.ID == "" || call.Name.Str == "" || !prompt.IsObject(call.Arguments) || sent.Get("id").Str != call.ID {
 				t.Fatalf("%+v", call)
 			}
 		}
@@ -160,7 +162,7 @@ func part(t *testing.T, body gjson.Result, m *prompt.Message, p *prompt.Part) {
 			t.Fatalf("%q", data)
 		}
 	}
-	if p.Kind != prompt.TextPart && m.Role != prompt.User && (m.Role != prompt.ToolRole || p.Kind != prompt.ImagePart) {
+	if p.Kind != prompt.TextPart && m.Role != prompt.User && (m.Role != prompt.Result || p.Kind != prompt.ImagePart) {
 		t.Fatalf("role %d has a part of kind %d", m.Role, p.Kind)
 	}
 }

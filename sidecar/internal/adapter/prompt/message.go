@@ -13,12 +13,12 @@ import (
 // Role is who speaks.
 type Role uint8
 
-// The roles. A developer is a system.
+// The roles. A developer is a system, and a tool's message a result.
 const (
 	System Role = iota
 	User
 	Assistant
-	ToolRole
+	Result
 )
 
 // Message is one message of the conversation.
@@ -36,7 +36,6 @@ type Message struct {
 
 // Call is a call of a function that the assistant made.
 type Call struct {
-	Place     CallPlace
 	ID        string
 	Name      Text
 	Arguments string // a JSON object
@@ -57,11 +56,11 @@ func (p Place) String() string {
 	return fmt.Sprintf("messages[%d].content[%d]", p.Message, p.Part)
 }
 
-// CallPlace is where in the messages a call stands.
-type CallPlace struct{ Message, Call int32 }
+// callPlace is where in the messages a call stands.
+type callPlace struct{ message, call int32 }
 
-func (p CallPlace) String() string {
-	return fmt.Sprintf("messages[%d].tool_calls[%d]", p.Message, p.Call)
+func (p callPlace) String() string {
+	return fmt.Sprintf("messages[%d].tool_calls[%d]", p.message, p.call)
 }
 
 // Whole is the text that is all of the content, where the content came as a string and not as a list of parts.
@@ -131,7 +130,7 @@ func (p *reader) message(at Place, v gjson.Result) *exchange.Failure {
 		m.Role = Assistant
 		f = p.assistant(&m, &in)
 	case "tool":
-		m.Role, m.CallID = ToolRole, in.callID.Str
+		m.Role, m.CallID = Result, in.callID.Str
 		if in.callID.Type != gjson.String || m.CallID == "" {
 			return adapter.Invalid(at.String()+".tool_call_id", "a tool message must have a tool_call_id")
 		}
@@ -143,7 +142,7 @@ func (p *reader) message(at Place, v gjson.Result) *exchange.Failure {
 	}
 	m.Parts, m.Calls = p.parts[from:len(p.parts):len(p.parts)], p.calls[called:len(p.calls):len(p.calls)]
 	p.Messages = append(p.Messages, m)
-	p.said = p.said || m.Role != System && (m.Role == ToolRole || len(m.Parts) > 0 || len(m.Calls) > 0)
+	p.said = p.said || m.Role != System && (m.Role == Result || len(m.Parts) > 0 || len(m.Calls) > 0)
 	return f
 }
 
@@ -187,17 +186,17 @@ func (p *reader) assistant(m *Message, in *sent) *exchange.Failure {
 		return adapter.Invalid(at.String()+".tool_calls", "tool_calls must be an array")
 	}
 	var f *exchange.Failure
-	here := CallPlace{Message: at.Message}
+	here := callPlace{message: at.Message}
 	in.calls.ForEach(func(_, call gjson.Result) bool {
 		f = p.call(here, call)
-		here.Call++
+		here.call++
 		return f == nil
 	})
 	return f
 }
 
 // call reads a call that the model made earlier.
-func (p *reader) call(at CallPlace, v gjson.Result) *exchange.Failure {
+func (p *reader) call(at callPlace, v gjson.Result) *exchange.Failure {
 	if !v.IsObject() {
 		return adapter.Invalid(at.String(), "a tool call must be an object")
 	}
@@ -245,7 +244,7 @@ func (p *reader) call(at CallPlace, v gjson.Result) *exchange.Failure {
 		return adapter.Invalid(at.String()+".function.arguments", "arguments must be a JSON object")
 	}
 	p.calls = append(p.calls, Call{
-		Place: at, ID: id.Str, Name: text(name), Arguments: object, Signature: extra.Get("google.thought_signature").Str,
+		ID: id.Str, Name: text(name), Arguments: object, Signature: extra.Get("google.thought_signature").Str,
 	})
 	return nil
 }

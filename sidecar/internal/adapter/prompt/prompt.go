@@ -8,11 +8,12 @@
 //
 // Texts and schemas are kept as they stand in the body, escapes and all, so that they go out without being written anew.
 //
-// The rules are those of OpenAI's API reference, "Create chat completion", as of API version 2020-10-01 of
-// github.com/openai/openai-openapi: CreateChatCompletionRequest for the members and their ranges,
-// ChatCompletionRequestMessage for the roles and what content each may have, ChatCompletionTool and
-// ChatCompletionToolChoiceOption for tools, ResponseFormat, ReasoningEffort and ServiceTier for their words. Beyond it,
-// reasoning_details are OpenRouter's, thinking_blocks LiteLLM's, and the efforts go up to max.
+// The rules are those of OpenAI's API reference for POST /v1/chat/completions
+// (https://platform.openai.com/docs/api-reference/chat/create) and of its OpenAPI document: CreateChatCompletionRequest for
+// the members and their ranges, ChatCompletionRequestMessage for the roles and what content each may have,
+// ChatCompletionTool and ChatCompletionToolChoiceOption for tools, StopConfiguration, ResponseFormatJsonSchema,
+// ReasoningEffort and ServiceTier for the rest. Beyond it, reasoning_details are OpenRouter's, thinking_blocks and a file's
+// format LiteLLM's, extra_content Google's, and the efforts go up to max.
 package prompt
 
 import (
@@ -42,6 +43,7 @@ type Chat struct {
 	// top_logprobs in it are well-formed.
 	Rest []Member
 
+	vendor    string // who cannot honour what is refused
 	droppable []string
 	stops     bool // Stop was sent as a list
 }
@@ -71,8 +73,8 @@ type Format struct {
 // Read reads the chat request r, whose body is a valid JSON object without a member twice. vendor is the name by which a
 // failure tells who cannot honour something.
 func Read(r *exchange.Request, vendor string) (*Chat, *exchange.Failure) {
-	p := reader{vendor: vendor, count: int(min(r.Messages, countMax))}
-	p.droppable = r.AllowDropped
+	p := reader{count: int(min(r.Messages, countMax))}
+	p.vendor, p.droppable = vendor, r.AllowDropped
 	if p.Limit = r.MaxOutput; p.Limit == 0 {
 		p.Limit = r.DefaultOutput
 	}
@@ -99,13 +101,13 @@ func (c *Chat) Cannot(param, message string) *exchange.Failure {
 	return adapter.Unsupported(param, message)
 }
 
-// Refuse is the failure of a member that a vendor has no counterpart for, nil where its value asks for nothing or the
+// Refuse is the failure of a member that the vendor has no counterpart for, nil where its value asks for nothing or the
 // alias lets it go. Members nobody knows are refused too: to drop one silently would change what the caller asked for.
-func (c *Chat) Refuse(m Member, vendor string) *exchange.Failure {
+func (c *Chat) Refuse(m Member) *exchange.Failure {
 	if adapter.Harmless(m.Name, m.Value) {
 		return nil
 	}
-	return c.Cannot(m.Name, vendor+" cannot honour "+adapter.Printable(m.Name))
+	return c.Cannot(m.Name, c.vendor+" cannot honour "+adapter.Printable(m.Name))
 }
 
 // StopAt is the param of a stop sequence.
@@ -122,12 +124,11 @@ const countMax = 1 << 10
 // reader is a Chat in the making.
 type reader struct {
 	Chat
-	vendor string
-	count  int    // of messages, as far as it is known before
-	said   bool   // a message that is no system's says something
-	parts  []Part // of all messages, which have pieces of it
-	calls  []Call
-	allow  []string // the names of the tools that may be called; nil for all
+	count int    // of messages, as far as it is known before
+	said  bool   // a message that is no system's says something
+	parts []Part // of all messages, which have pieces of it
+	calls []Call
+	allow []string // the names of the tools that may be called; nil for all
 }
 
 // text reads a string.

@@ -66,14 +66,6 @@ func AppendCall(dst []byte, id, name, arguments string) []byte {
 	return append(adapter.AppendString(append(dst, `,"arguments":`...), arguments), '}')
 }
 
-// CallID is the id of a call, made here where the provider gave none: results must find their calls.
-func CallID(given gjson.Result, answer string, call int) string {
-	if given.Str != "" {
-		return given.Str
-	}
-	return adapter.CallID(answer, 0, call)
-}
-
 // Arguments are those of a call as the text that callers expect; providers send an object, and some the text itself.
 func Arguments(v gjson.Result) string {
 	switch {

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tidwall/gjson"
 	"pgregory.net/rapid"
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
@@ -71,7 +70,7 @@ func TestSingle(t *testing.T) {
 				said.WriteString(text)
 				continue
 			case 1:
-				out = s.Call(out, gjson.Result{Type: gjson.String, Str: "id" + text}, text)
+				out = s.Call(out, "id"+text, text)
 				names, arguments = append(names, text), append(arguments, "")
 			default:
 				if len(names) == 0 {

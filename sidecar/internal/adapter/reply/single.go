@@ -1,9 +1,8 @@
 package reply
 
 import (
+	"cmp"
 	"strconv"
-
-	"github.com/tidwall/gjson"
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
@@ -56,10 +55,10 @@ func (s *Single) Done(dst []byte) []byte { return append(dst, s.tail...) }
 // Calls is how many calls have begun.
 func (s *Single) Calls() int { return s.calls }
 
-// Call appends a chunk that begins a call. It gets an id if the provider gave none.
-func (s *Single) Call(dst []byte, id gjson.Result, name string) []byte {
+// Call appends a chunk that begins a call. One without an id gets one: results must find their calls.
+func (s *Single) Call(dst []byte, id, name string) []byte {
 	dst = append(appendIndex(s.Delta(dst), s.calls), ',')
-	dst = AppendCall(dst, CallID(id, s.ID, s.calls), name, "")
+	dst = AppendCall(dst, cmp.Or(id, adapter.CallID(s.ID, 0, s.calls)), name, "")
 	s.Sent.Bytes += int64(len(name))
 	s.calls++
 	return s.Done(append(dst, `}]`...))
