@@ -235,7 +235,11 @@ func (g *Gateway) settle(f *flow, u exchange.Usage, cost exchange.NanoUSD) {
 	if u.Source != exchange.FromProvider || f.req.Operation == exchange.CountTokens {
 		return
 	}
-	g.Estimate.LearnInput(f.target.ID, f.input, u.Prompt())
+	g.earlier.learn(u.Answer, u.Total())
+	g.earlier.learn(f.req.Conversation, u.Total())
+	if !f.unseen {
+		g.Estimate.LearnInput(f.target.ID, f.input, u.Prompt())
+	}
 	if f.req.Operation == exchange.Chat {
 		g.Estimate.LearnOutput(f.series(), u.Completion())
 	}

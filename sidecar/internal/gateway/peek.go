@@ -91,7 +91,7 @@ var decisive = map[string]bool{
 	"model": true, "messages": true, "stream": true, "stream_options": true, "max_tokens": true,
 	"max_completion_tokens": true, "n": true, "tools": true, "functions": true, "input": true,
 	"max_output_tokens": true, "background": true, "service_tier": true, "modalities": true, "web_search_options": true,
-	"speed": true, "inference_geo": true,
+	"speed": true, "inference_geo": true, "previous_response_id": true, "conversation": true,
 }
 
 // folded is a name as servers see it that do not tell capitals apart, such as those in Go. A long s is an s to them.

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
@@ -24,6 +25,10 @@ func peekResponses(r *exchange.Request, name string, v gjson.Result) (bad *badFi
 		if v.Type != gjson.False && v.Type != gjson.Null {
 			bad = &badField{name, "background must be false: nobody could be told what it cost"}
 		}
+	case "previous_response_id":
+		r.Earlier = v.Str
+	case "conversation":
+		r.Earlier, r.Conversation = cmp.Or(v.Str, v.Get("id").Str), cmp.Or(v.Str, v.Get("id").Str)
 	case "reasoning":
 		r.Thinking = adapter.ThinkingTokens(v.Get("effort").Str)
 	case "tools":
