@@ -1,11 +1,13 @@
 package sluice
 
 import (
+	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -33,6 +35,7 @@ var forbidden = []struct{ from, to, why string }{
 	{"sidecar/internal/adapter", "sidecar/internal/relay", "adapters own no connection"},
 	{"sidecar/internal/adapter", "sidecar/internal/adaptertest", "for tests alone"},
 	{"sidecar/internal/adapter", "sidecar/internal/gateway", "adapters know nothing of callers' connections"},
+	{"sidecar/internal/adapter/prompt", "sidecar/internal/adapter/reply", "what is asked does not depend on how it is answered"},
 	{"sidecar/internal/adapter", "sidecar/internal/credential", "adapters make calls; what needs time or network to authorize them comes later"},
 	{"sidecar/internal/credential", "sidecar/internal/relay", "tokens are fetched by their issuers' libraries"},
 	{"sidecar/internal/credential", "sidecar/internal/gateway", "rooms do not know the edge"},
@@ -119,4 +122,65 @@ func TestSettingsAreReadAlike(t *testing.T) {
 			t.Errorf("sidecar/%s and quotad/%s differ in more than their package", file, file)
 		}
 	}
+}
+
+// TestNamesAreTheSame: org.yaml takes a name because the sidecar knows what to do with it. The two programs share no
+// package, so each has its list of them: one that only quotad had would be served as nobody's in particular, and one that
+// only the sidecar had could never be used.
+func TestNamesAreTheSame(t *testing.T) {
+	const registry = "quotad/internal/registry/deployment.go"
+	for what, at := range map[string][2]struct{ file, list string }{
+		"vendors":   {{registry, "vendors"}, {"sidecar/internal/adapter/openai/vendor.go", "vendors"}},
+		"providers": {{registry, "supportedProviders"}, {"sidecar/sidecar.go", "Adapters"}},
+	} {
+		var names [2][]string
+		for i, a := range at {
+			if names[i] = namesOf(t, a.file, a.list); len(names[i]) == 0 {
+				t.Fatalf("%s has no list %s", a.file, a.list)
+			}
+			slices.Sort(names[i])
+		}
+		if !slices.Equal(names[0], names[1]) {
+			t.Errorf("%s: quotad has %q, the sidecar %q", what, names[0], names[1])
+		}
+	}
+}
+
+// namesOf are the texts, or the keys that are texts, of the first literal in what a file calls list: a function, a variable
+// or a field.
+func namesOf(t *testing.T, file, list string) (names []string) {
+	f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	called := func(e ast.Expr) bool { id, ok := e.(*ast.Ident); return ok && id.Name == list }
+	inside := false
+	ast.Inspect(f, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncDecl:
+			inside = called(n.Name)
+		case *ast.ValueSpec:
+			inside = called(n.Names[0])
+		case *ast.KeyValueExpr:
+			inside = inside || called(n.Key)
+		case *ast.CompositeLit:
+			if !inside || names != nil {
+				return true
+			}
+			for _, e := range n.Elts {
+				if pair, ok := e.(*ast.KeyValueExpr); ok {
+					e = pair.Key
+				}
+				if text, ok := e.(*ast.BasicLit); ok {
+					name, err := strconv.Unquote(text.Value)
+					if err != nil {
+						t.Fatal(err)
+					}
+					names = append(names, name)
+				}
+			}
+		}
+		return names == nil
+	})
+	return names
 }

@@ -15,10 +15,13 @@ type chatUsage struct {
 	Out struct {
 		Reasoning int64 `json:"reasoning_tokens"`
 	} `json:"completion_tokens_details"`
+	Cost json.Number
 }
 
 func (u *chatUsage) seen() *wantUsage {
-	return &wantUsage{Prompt: u.Prompt, Completion: u.Completion, Total: u.Total, Cached: u.In.Cached, Reasoning: u.Out.Reasoning}
+	return &wantUsage{
+		Prompt: u.Prompt, Completion: u.Completion, Total: u.Total, Cached: u.In.Cached, Reasoning: u.Out.Reasoning, Cost: u.Cost,
+	}
 }
 
 type chatMessage struct {
@@ -27,7 +30,11 @@ type chatMessage struct {
 	Reasoning string `json:"reasoning_content"`
 	Other     string `json:"reasoning"`
 	Refusal   *string
-	Calls     []struct {
+	Images    []struct {
+		Type  string
+		Image struct{ URL string } `json:"image_url"`
+	}
+	Calls []struct {
 		Index    *int
 		ID, Type string
 		Function struct{ Name, Arguments string }
@@ -56,13 +63,24 @@ func readChat(t *testing.T, s *seen) {
 		for _, c := range a.Choices {
 			to := s.choice(c.Index)
 			add(t, to, &c.Message, false)
-			to.finish = c.Finish
+			to.finish = known(t, c.Finish)
 		}
 		if a.Usage != nil {
 			s.usage = a.Usage.seen()
 		}
 		s.gateway, s.done = a.Gateway, true
 	}
+}
+
+// known is a finish_reason, one of the words that clients know.
+func known(t *testing.T, finish string) string {
+	t.Helper()
+	switch finish {
+	case "stop", "length", "tool_calls", "content_filter", "function_call":
+	default:
+		t.Errorf("finish_reason %q", finish)
+	}
+	return finish
 }
 
 func readChatStream(t *testing.T, s *seen) {
@@ -117,7 +135,7 @@ func readChatStream(t *testing.T, s *seen) {
 				if to.finish != "" || *x.Finish == "" {
 					t.Errorf("finish %q after %q", *x.Finish, to.finish)
 				}
-				to.finish = *x.Finish
+				to.finish = known(t, *x.Finish)
 			}
 		}
 		if c.Usage != nil {
@@ -149,6 +167,12 @@ func add(t *testing.T, to *choice, m *chatMessage, stream bool) {
 		to.reasoning += m.Reasoning
 	} else {
 		to.reasoning += m.Other
+	}
+	for _, image := range m.Images {
+		if image.Type != "image_url" {
+			t.Errorf("an image of type %q", image.Type)
+		}
+		to.images = append(to.images, image.Image.URL)
 	}
 	for i, c := range m.Calls {
 		at := i

@@ -32,9 +32,16 @@ func nano(t *testing.T, u *wantUsage) int64 {
 	total := new(big.Rat)
 	for name, n := range map[string]int64{
 		"input": u.Prompt - u.Cached - u.Write, "cache_read": u.Cached, "cache_write_5m": w5m, "cache_write_1h": w1h,
-		"output": u.Completion,
+		"output": u.Completion - u.ImageOut, "image_output": u.ImageOut,
 	} {
 		total.Add(total, new(big.Rat).Mul(price(t, name), big.NewRat(n, 1)))
+	}
+	if u.Times != "" {
+		times, ok := new(big.Rat).SetString(u.Times)
+		if !ok {
+			t.Fatalf("times %q", u.Times)
+		}
+		total.Mul(total, times)
 	}
 	total.Mul(total, big.NewRat(1_000_000_000, 1)).Add(total, big.NewRat(1, 2))
 	return new(big.Int).Div(total.Num(), total.Denom()).Int64()

@@ -64,9 +64,15 @@ func features() []feature {
 		{"PDF", chat, user(m("type", "file", "file", m("filename", "a.pdf", "file_data", "data:application/pdf;base64,JVBERi0="))), "", `JVBERi0`},
 		{"service_tier", chat, m("service_tier", "flex"), "", `flex`},
 		{"embeddings", "/v1/embeddings", nil, "", `a heron`},
+		{"custom tool", chat, m("tools", []any{m("type", "custom", "custom", m("name", "look"))}), "", `"custom".*"look"`},
 		{"Messages API", "/v1/messages", nil, "x_wire_probe", `What is there`},
+		{"top_k, in the Messages API", "/v1/messages", m("top_k", 7), "", `[tT]op_?[kK]":7`},
 		{"count_tokens", "/v1/messages/count_tokens", nil, "x_wire_probe", `What is there`},
 		{"Responses API", "/v1/responses", nil, "x_wire_probe", `What is there`},
+		{"custom tool, in the Responses API", "/v1/responses", m("tools", []any{m("type", "custom", "name", "look")}), "", `"look"`},
+		{"its grammar", "/v1/responses", m("tools", []any{m("type", "custom", "name", "look", "format", m("type", "grammar", "syntax", "lark", "definition", "start: /a/"))}), "", `start: /a/`},
+		{"logprobs, in the Responses API", "/v1/responses", m("include", []any{"message.output_text.logprobs"}, "top_logprobs", 3), "", `logprobs`},
+		{"web_search, in the Responses API", "/v1/responses", m("tools", []any{m("type", "web_search")}), "", `"web_search"`},
 	}
 }
 

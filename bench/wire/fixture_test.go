@@ -37,6 +37,7 @@ type want struct {
 		Finish  string `json:"finish_reason"`
 	}
 	Calls        []call `json:"tool_calls"`
+	Images       []string
 	Reasoning    string
 	Refusal      string
 	Embeddings   [][]float64
@@ -44,17 +45,22 @@ type want struct {
 	Partial      string `json:"partial_content"`
 	Retryable    bool
 	RetryAfterMS int64 `json:"retry_after_ms"`
+	Models       []string
+	CostUSD      json.Number `json:"cost_usd"`
 }
 
 type wantUsage struct {
-	Prompt     int64 `json:"prompt_tokens"`
-	Completion int64 `json:"completion_tokens"`
-	Total      int64 `json:"total_tokens"`
-	Cached     int64 `json:"cached_tokens"`
-	Write      int64 `json:"cache_write_tokens"`
-	Write5m    int64 `json:"cache_write_5m"`
-	Write1h    int64 `json:"cache_write_1h"`
-	Reasoning  int64 `json:"reasoning_tokens"`
+	Prompt     int64       `json:"prompt_tokens"`
+	Completion int64       `json:"completion_tokens"`
+	Total      int64       `json:"total_tokens"`
+	Cached     int64       `json:"cached_tokens"`
+	Write      int64       `json:"cache_write_tokens"`
+	Write5m    int64       `json:"cache_write_5m"`
+	Write1h    int64       `json:"cache_write_1h"`
+	Reasoning  int64       `json:"reasoning_tokens"`
+	ImageOut   int64       `json:"image_tokens"` // of the answer
+	Times      string      // the price, "" for once
+	Cost       json.Number // of the provider's saying
 }
 
 type call struct{ ID, Name, Arguments string }

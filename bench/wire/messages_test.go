@@ -36,6 +36,10 @@ func (u *messagesUsage) seen() *wantUsage {
 type block struct {
 	Type, Text, Thinking, ID, Name string
 	Input                          json.RawMessage
+	Source                         struct {
+		Type, Data string
+		Media      string `json:"media_type"`
+	}
 }
 
 // messagesFinish are chat's words for the dialect's.
@@ -88,6 +92,9 @@ func (s *seen) finishMessages(t *testing.T, reason string) {
 func (c *choice) addBlock(b *block) {
 	c.content += b.Text
 	c.reasoning += b.Thinking
+	if b.Type == "image" && b.Source.Type == "base64" {
+		c.images = append(c.images, "data:"+b.Source.Media+";base64,"+b.Source.Data)
+	}
 	if b.Type == "tool_use" {
 		c.calls = append(c.calls, &call{ID: b.ID, Name: b.Name})
 	}

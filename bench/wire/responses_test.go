@@ -8,6 +8,8 @@ type responsesItem struct {
 	CallID  string `json:"call_id"`
 	Name    string
 	Args    string `json:"arguments"`
+	Result  string
+	Format  string `json:"output_format"`
 	Content []struct{ Type, Text, Refusal string }
 	Summary []struct{ Text string }
 }
@@ -50,7 +52,7 @@ func readResponses(t *testing.T, s *seen) {
 func (s *seen) response(t *testing.T, r *response) {
 	t.Helper()
 	c := s.choice(0)
-	c.content, c.refusal, c.reasoning, c.calls = "", "", "", nil
+	c.content, c.refusal, c.reasoning, c.calls, c.images = "", "", "", nil, nil
 	for _, item := range r.Output {
 		switch item.Type {
 		case "message":
@@ -65,6 +67,8 @@ func (s *seen) response(t *testing.T, r *response) {
 			for _, p := range item.Content {
 				c.reasoning += p.Text
 			}
+		case "image_generation_call":
+			c.images = append(c.images, "data:image/"+item.Format+";base64,"+item.Result)
 		case "function_call":
 			c.calls = append(c.calls, &call{ID: item.CallID, Name: item.Name, Arguments: item.Args})
 		}

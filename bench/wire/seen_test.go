@@ -28,6 +28,7 @@ type seen struct {
 type choice struct {
 	content, reasoning, refusal, finish string
 	calls                               []*call
+	images                              []string // data: URLs
 }
 
 // gatewaySays is the x_gateway member.

@@ -77,10 +77,7 @@ func deploymentOf(f *fixture, d *dialect) deployment {
 	switch folder := f.folder(); folder {
 	case "anthropic":
 		return deployment{"anthropic", "claude-sonnet-4-5", "", plainSecret}
-	case "azure":
-		if d.name == "responses" { // Azure answers these callers in their own dialect
-			return plain
-		}
+	case "azure": // this version has no Responses API
 		return deployment{"azure", "fx-model", `, api_version: "2024-10-21"`, plainSecret}
 	case "bedrock":
 		if strings.HasPrefix(f.API, "invoke") {
@@ -97,8 +94,8 @@ func deploymentOf(f *fixture, d *dialect) deployment {
 	case "vertex":
 		return deployment{"vertex", "gemini-2.5-flash", ", project: wire, region: us-central1", `{"access_token":"` + plainSecret + `"}`}
 	case "openai":
-		if d.name == "responses" && f.API != "responses" { // OpenAI answers these callers in their own dialect
-			return plain
+		if d.name == "responses" && f.API != "responses" {
+			return plain // OpenAI answers these callers in their own dialect, and never with such an answer
 		}
 		return deployment{"openai", "fx-model", "", plainSecret}
 	default:
@@ -141,7 +138,8 @@ func under(f *fixture) string {
 }
 
 // Prices of everything, in dollars a million tokens.
-const prices = "input: 3.00, cache_read: 0.30, cache_write_5m: 3.75, cache_write_1h: 6.00, output: 15.00"
+const prices = "input: 3.00, cache_read: 0.30, cache_write_5m: 3.75, cache_write_1h: 6.00, output: 15.00, image_output: 60.00, " +
+	"speeds: { fast: 6.0 }, inference_geo: { us: 1.1 }"
 
 // key is the secret of a deployment's credential, by provider and secret: what differs needs one of its own.
 func (d deployment) key() string { return d.provider }

@@ -68,6 +68,8 @@ func Read(dialect string, raw []byte) (u Usage, ok bool, err error) {
 	}
 	u = in.Of(usage)
 	u.Tier = tier
+	u.Speed, _ = usage["speed"].(string)
+	u.Geo, _ = usage["inference_geo"].(string)
 	return u, ok, nil
 }
 

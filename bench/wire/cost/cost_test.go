@@ -79,8 +79,8 @@ func TestWhoIncludesWhat(t *testing.T) {
 	}{
 		"chat": {`{"prompt_tokens":100,"completion_tokens":50,"total_tokens":150,
 			"prompt_tokens_details":{"cached_tokens":30,"cache_write_tokens":20,"audio_tokens":10},
-			"completion_tokens_details":{"reasoning_tokens":7,"audio_tokens":5,"rejected_prediction_tokens":3}}`,
-			Usage{Input: 40, CacheRead: 30, CacheWrite5m: 20, AudioInput: 10, Output: 45, Reasoning: 7, AudioOutput: 5}},
+			"completion_tokens_details":{"reasoning_tokens":7,"audio_tokens":5,"image_tokens":2,"rejected_prediction_tokens":3}}`,
+			Usage{Input: 40, CacheRead: 30, CacheWrite5m: 20, AudioInput: 10, Output: 43, ImageOutput: 2, Reasoning: 7, AudioOutput: 5}},
 		"xai": {`{"prompt_tokens":100,"completion_tokens":50,"total_tokens":157,
 			"prompt_tokens_details":{"cached_tokens":30},"completion_tokens_details":{"reasoning_tokens":7}}`,
 			Usage{Input: 70, CacheRead: 30, Output: 57, Reasoning: 7}},
@@ -98,8 +98,8 @@ func TestWhoIncludesWhat(t *testing.T) {
 		"gemini": {`{"promptTokenCount":100,"cachedContentTokenCount":30,"toolUsePromptTokenCount":4,"candidatesTokenCount":50,
 			"thoughtsTokenCount":7,"totalTokenCount":161,"promptTokensDetails":[{"modality":"TEXT","tokenCount":80},
 			{"modality":"AUDIO","tokenCount":12},{"modality":"IMAGE","tokenCount":8}],
-			"candidatesTokensDetails":[{"modality":"AUDIO","tokenCount":5}]}`,
-			Usage{Input: 54, CacheRead: 30, AudioInput: 12, ImageInput: 8, Output: 52, Reasoning: 7, AudioOutput: 5}},
+			"candidatesTokensDetails":[{"modality":"AUDIO","tokenCount":5},{"modality":"IMAGE","tokenCount":9}]}`,
+			Usage{Input: 54, CacheRead: 30, AudioInput: 12, ImageInput: 8, Output: 43, Reasoning: 7, AudioOutput: 5, ImageOutput: 9}},
 		"ollama": {`{"prompt_eval_count":100,"eval_count":50}`, Usage{Input: 100, Output: 50}},
 	} {
 		if got := Table[dialect].Of(objects([]byte(c.usage))[0]); got != c.want {

@@ -16,6 +16,8 @@ type Price struct {
 	PerCall      map[string]string `yaml:"per_call_usd"`
 	Above        []Step            `yaml:"above"`
 	ServiceTiers map[string]string `yaml:"service_tiers"`
+	Speeds       map[string]string `yaml:"speeds"`
+	InferenceGeo map[string]string `yaml:"inference_geo"`
 }
 
 // Rates are dollars per million tokens.
@@ -28,6 +30,7 @@ type Rates struct {
 	AudioInput   string `yaml:"audio_input"`
 	AudioOutput  string `yaml:"audio_output"`
 	ImageInput   string `yaml:"image_input"`
+	ImageOutput  string `yaml:"image_output"`
 }
 
 // Step is the rates of requests with longer prompts.
@@ -100,9 +103,10 @@ func (p Price) Nano(u Usage) (*big.Int, error) {
 	add(u.ImageInput, decimal(rates.ImageInput, rates.Input))
 	add(u.Output, decimal(rates.Output))
 	add(u.AudioOutput, decimal(rates.AudioOutput, rates.Output))
+	add(u.ImageOutput, decimal(rates.ImageOutput, rates.Output))
 	total.Quo(total, big.NewRat(1_000_000, 1))
-	for name, times := range p.ServiceTiers {
-		if name == strings.ToLower(u.Tier) {
+	for word, list := range map[*string]map[string]string{&u.Tier: p.ServiceTiers, &u.Speed: p.Speeds, &u.Geo: p.InferenceGeo} {
+		if times, listed := list[strings.ToLower(*word)]; listed {
 			total.Mul(total, decimal(times))
 		}
 	}

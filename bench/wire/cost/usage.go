@@ -9,9 +9,9 @@ import (
 // Usage is what an answer used. Nothing is counted twice, except that Reasoning is part of Output.
 type Usage struct {
 	Input, CacheRead, CacheWrite5m, CacheWrite1h, AudioInput, ImageInput int64
-	Output, Reasoning, AudioOutput                                       int64
+	Output, Reasoning, AudioOutput, ImageOutput                          int64
 	WebSearches                                                          int64
-	Tier                                                                 string
+	Tier, Speed, Geo                                                     string
 }
 
 // Prompt is every token of the prompt.
@@ -20,7 +20,7 @@ func (u Usage) Prompt() int64 {
 }
 
 // Completion is every token of the answer.
-func (u Usage) Completion() int64 { return u.Output + u.AudioOutput }
+func (u Usage) Completion() int64 { return u.Output + u.AudioOutput + u.ImageOutput }
 
 // Includes says who includes what: how a provider counts what it used. Names are members of its usage object, the first
 // that is there counts; "a.b" is member b of a, and "a[AUDIO]" the tokenCount of the element of a whose modality is AUDIO.
@@ -33,9 +33,9 @@ type Includes struct {
 	CacheIn                       bool
 	// AudioIn and ImageIn are parts of Prompt.
 	AudioIn, ImageIn []string
-	// Completion counts the answer, ReasoningIn: with the reasoning. AudioOut is a part of it.
-	Completion, Reasoning, AudioOut []string
-	ReasoningIn                     bool
+	// Completion counts the answer, ReasoningIn: with the reasoning. AudioOut and ImageOut are parts of it.
+	Completion, Reasoning, AudioOut, ImageOut []string
+	ReasoningIn                               bool
 	// Total is of everything. What it has more than its parts is output that nobody named, where TotalTells.
 	Total      []string
 	TotalTells bool
@@ -51,7 +51,8 @@ var chat = Includes{
 	Write:   names("prompt_tokens_details.cache_write_tokens"),
 	CacheIn: true, AudioIn: names("prompt_tokens_details.audio_tokens"),
 	Completion: names("completion_tokens"), Reasoning: names("completion_tokens_details.reasoning_tokens", "reasoning_tokens"),
-	ReasoningIn: true, AudioOut: names("completion_tokens_details.audio_tokens"), Total: names("total_tokens"),
+	ReasoningIn: true, AudioOut: names("completion_tokens_details.audio_tokens"),
+	ImageOut: names("completion_tokens_details.image_tokens"), Total: names("total_tokens"),
 }
 
 // Table is who includes what.
@@ -85,7 +86,7 @@ var Table = map[string]Includes{
 		PromptToo: names("toolUsePromptTokenCount"), Read: names("cachedContentTokenCount"), CacheIn: true,
 		AudioIn: names("promptTokensDetails[AUDIO]"), ImageIn: names("promptTokensDetails[IMAGE]"),
 		Completion: names("candidatesTokenCount"), Reasoning: names("thoughtsTokenCount"),
-		AudioOut: names("candidatesTokensDetails[AUDIO]"), Total: names("totalTokenCount"),
+		AudioOut: names("candidatesTokensDetails[AUDIO]"), ImageOut: names("candidatesTokensDetails[IMAGE]"), Total: names("totalTokenCount"),
 	},
 	"ollama": {Who: "Ollama's own API", Prompt: names("prompt_eval_count"), Completion: names("eval_count"), ReasoningIn: true},
 }
@@ -129,7 +130,8 @@ func (in Includes) Of(usage map[string]any) Usage {
 		completion = max(completion, total-u.Prompt())
 	}
 	u.AudioOutput = min(of(in.AudioOut), completion)
-	u.Output = completion - u.AudioOutput
+	u.ImageOutput = min(of(in.ImageOut), completion-u.AudioOutput)
+	u.Output = completion - u.AudioOutput - u.ImageOutput
 	return u
 }
 
@@ -137,7 +139,7 @@ func (u Usage) plus(o Usage) Usage {
 	return Usage{
 		u.Input + o.Input, u.CacheRead + o.CacheRead, u.CacheWrite5m + o.CacheWrite5m, u.CacheWrite1h + o.CacheWrite1h,
 		u.AudioInput + o.AudioInput, u.ImageInput + o.ImageInput, u.Output + o.Output, u.Reasoning + o.Reasoning,
-		u.AudioOutput + o.AudioOutput, u.WebSearches + o.WebSearches, u.Tier,
+		u.AudioOutput + o.AudioOutput, u.ImageOutput + o.ImageOutput, u.WebSearches + o.WebSearches, u.Tier, u.Speed, u.Geo,
 	}
 }
 

@@ -216,6 +216,7 @@ func usageColumns() []usageColumn {
 		{"IMAGES IN", tokens((*usagev1.Tokens).GetInputImage), true},
 		{"OUTPUT", tokens((*usagev1.Tokens).GetOutput), false},
 		{"AUDIO OUT", tokens((*usagev1.Tokens).GetOutputAudio), true},
+		{"IMAGES OUT", tokens((*usagev1.Tokens).GetOutputImage), true},
 		{"SEARCHES", tokens((*usagev1.Tokens).GetWebSearches), true},
 	}
 }

@@ -47,7 +47,7 @@ func (s *Service) QueryUsage(ctx context.Context, req *connect.Request[adminv1.Q
 			Tokens: &usagev1.Tokens{
 				Input: r.Input, CacheRead: r.CacheRead, CacheWrite_5M: r.CacheWrite5m, CacheWrite_1H: r.CacheWrite1h,
 				Output: r.Output, Reasoning: r.Reasoning, InputAudio: r.InputAudio, OutputAudio: r.OutputAudio,
-				InputImage: r.InputImage, WebSearches: r.WebSearches,
+				InputImage: r.InputImage, OutputImage: r.OutputImage, WebSearches: r.WebSearches,
 			},
 		}
 		for _, name := range q.GroupBy {

@@ -23,6 +23,7 @@ var liteLLMRates = map[string]string{
 	"input_cost_per_audio_token":                "audio_input",
 	"output_cost_per_audio_token":               "audio_output",
 	"input_cost_per_image_token":                "image_input",
+	"output_cost_per_image_token":               "image_output",
 	"output_cost_per_reasoning_token":           reasoning,
 }
 
@@ -51,6 +52,8 @@ func (d *draft) readLiteLLM(m map[string]any) {
 			}
 		case field == "search_context_cost_per_query":
 			d.searches(field, m[field])
+		case field == "provider_specific_entry" && m["litellm_provider"] == "anthropic":
+			d.terms(field, m[field])
 		case slices.Contains(liteLLMOther, field), strings.HasPrefix(field, "supports_"), strings.HasPrefix(field, "supported_"),
 			strings.HasPrefix(field, "max_"):
 		case m[field] != nil:
@@ -75,6 +78,22 @@ func fieldParts(field string) (base, tier string, above int64) {
 		}
 		if field == before {
 			return field, tier, above
+		}
+	}
+}
+
+// terms reads how many times the rates Anthropic's models cost where they are asked to be fast, or to stay in a geography.
+func (d *draft) terms(field string, v any) {
+	each, ok := v.(map[string]any)
+	if !ok {
+		d.remark("%s is not understood, and not taken over", field)
+	}
+	for _, name := range slices.Sorted(maps.Keys(each)) {
+		to := map[string]*map[string]registry.Nano{"fast": &d.speeds, "us": &d.geos}[name]
+		if to == nil {
+			d.remark("%s.%s is not understood, and not taken over", field, name)
+		} else if times, ok := d.number(field+"."+name, each[name], 9); ok {
+			*to = map[string]registry.Nano{name: times}
 		}
 	}
 }

@@ -141,6 +141,8 @@ type rates map[string]registry.Nano
 type draft struct {
 	rates     map[string]map[int64]rates // by service tier, and by the tokens above which they hold
 	webSearch *registry.Nano
+	speeds    map[string]registry.Nano
+	geos      map[string]registry.Nano
 	remarks   []string
 	faults    []error
 }
@@ -183,6 +185,8 @@ type entryJSON struct {
 	PerCall *registry.PerCall
 	Above   []map[string]any
 	Tiers   map[string]registry.Nano
+	Speeds  map[string]registry.Nano
+	Geos    map[string]registry.Nano
 }
 
 func (e entryJSON) MarshalJSON() ([]byte, error) {
@@ -199,6 +203,12 @@ func (e entryJSON) MarshalJSON() ([]byte, error) {
 	if len(e.Tiers) > 0 {
 		out["service_tiers"] = e.Tiers
 	}
+	if len(e.Speeds) > 0 {
+		out["speeds"] = e.Speeds
+	}
+	if len(e.Geos) > 0 {
+		out["inference_geo"] = e.Geos
+	}
 	return json.Marshal(out)
 }
 
@@ -208,7 +218,7 @@ func (d *draft) finish() []byte {
 		d.faults = append(d.faults, errors.New("has no price of input"))
 		return nil
 	}
-	e := entryJSON{rates: base, Tiers: map[string]registry.Nano{}}
+	e := entryJSON{rates: base, Tiers: map[string]registry.Nano{}, Speeds: d.speeds, Geos: d.geos}
 	if d.webSearch != nil {
 		e.PerCall = &registry.PerCall{WebSearch: *d.webSearch}
 	}

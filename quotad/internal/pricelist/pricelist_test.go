@@ -72,7 +72,7 @@ func check(t *testing.T, tab *Table, rows []priced) {
 
 func TestLiteLLM(t *testing.T) {
 	tab := table(t, "litellm.json", LiteLLM)
-	if tab.Has("sample_spec") || len(tab.Models()) != 9 {
+	if tab.Has("sample_spec") || len(tab.Models()) != 10 {
 		t.Errorf("models %v", tab.Models())
 	}
 	check(t, tab, []priced{
@@ -88,6 +88,9 @@ func TestLiteLLM(t *testing.T) {
 				"cache_write_1h above 200000 tokens is not stated: $2.50 is taken",
 				"image_input above 200000 tokens is not stated: $5.00 is taken",
 			}},
+		{"fast", `{"input":5,"cache_read":5,"cache_write_5m":5,"cache_write_1h":5,"output":25,"image_output":30,` +
+			`"speeds":{"fast":6},"inference_geo":{"us":1.1}}`,
+			[]string{"provider_specific_entry.moon is not understood, and not taken over"}},
 		{"tiered", `{"input":1.25,"cache_read":0.125,"cache_write_5m":1.25,"cache_write_1h":1.25,"output":10,` +
 			`"above":[{"tokens":272000,"input":2.5,"cache_read":2.5,"cache_write_5m":2.5,"cache_write_1h":2.5,"output":15}],` +
 			`"service_tiers":{"priority":2}}`,

@@ -12,7 +12,8 @@ func supportedProviders() []string {
 	return []string{"openai", "anthropic", "azure", "bedrock", "gemini", "vertex", "compatible"}
 }
 
-// vendors are the servers of provider compatible whose ways the sidecar knows. The table stands there.
+// vendors are the servers of provider compatible whose ways the sidecar knows. The table stands there; TestNamesAreTheSame at the
+// module's root compares the names.
 func vendors() []string {
 	return []string{
 		"vllm", "sglang", "llamacpp", "ollama", "mistral", "groq", "deepseek", "xai", "openrouter", "gemini-openai",
@@ -25,6 +26,7 @@ func (m *mapping) readDeployment() *Deployment {
 	base := m.take("base_url")
 	m.with(base, "base_url", parseURL(&d.BaseURL, false))
 	m.with(m.need("model"), "model", parseText(&d.Model))
+	m.with(m.take("base_model"), "base_model", parseText(&d.BaseModel))
 	m.choice("vendor", &d.Vendor, "", vendors()...)
 	m.id("project", &d.Project)
 	m.id("api_version", &d.APIVersion)

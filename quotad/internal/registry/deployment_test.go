@@ -36,6 +36,8 @@ func TestKeysOfProviders(t *testing.T) {
 			"provider: azure\n  api_version: 2024-10-21\n  base_url: https://x/openai/v1/",
 			":4: deployments[d].api_version: must be v1 or preview, or left out: base_url ends in /openai/v1",
 		},
+		"base model":            {"provider: bedrock\n  region: eu-central-1\n  base_model: anthropic.claude-opus-4-6-v1", ""},
+		"base model empty":      {"provider: azure\n  base_model: ''", ":4: deployments[d].base_model:"},
 		"anthropic":             {"provider: anthropic\n  api_version: 2026-10-21", ""},
 		"anthropic odd version": {"provider: anthropic\n  api_version: v1", `:4: deployments[d].api_version: "v1" is not a version, like 2023-06-01`},
 		"anthropic preview":     {"provider: anthropic\n  api_version: 2026-10-21-preview", `:4: deployments[d].api_version:`},

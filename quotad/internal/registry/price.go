@@ -21,6 +21,9 @@ type Price struct {
 	Above []Step `json:"above,omitempty"`
 	// ServiceTiers says how many times the rates a provider's service tier costs. One that is not named costs the rates.
 	ServiceTiers map[string]Nano `json:"service_tiers,omitempty"`
+	// Speeds and InferenceGeo say the same of Anthropic's members of these names. Each comes on top of the others.
+	Speeds       map[string]Nano `json:"speeds,omitempty"`
+	InferenceGeo map[string]Nano `json:"inference_geo,omitempty"`
 }
 
 // Rates is in nano-dollars per million tokens.
@@ -33,6 +36,7 @@ type Rates struct {
 	AudioInput   *Nano `json:"audio_input,omitempty"`  // nil: as input
 	AudioOutput  *Nano `json:"audio_output,omitempty"` // nil: as output
 	ImageInput   *Nano `json:"image_input,omitempty"`  // nil: as input
+	ImageOutput  *Nano `json:"image_output,omitempty"` // nil: as output
 }
 
 // PerCall is in nano-dollars a call. Service tiers do not change it.
@@ -82,7 +86,9 @@ func (m *mapping) price() Price {
 		}
 	}
 	x.Above = m.steps()
-	x.ServiceTiers = m.serviceTiers()
+	x.ServiceTiers = m.times("service_tiers", "tier")
+	x.Speeds = m.times("speeds", "speed")
+	x.InferenceGeo = m.times("inference_geo", "geography")
 	return x
 }
 
@@ -90,6 +96,7 @@ func (m *mapping) price() Price {
 func rateKeys() []string {
 	return []string{
 		"input", "cache_read", "cache_write_5m", "cache_write_1h", "output", "audio_input", "audio_output", "image_input",
+		"image_output",
 	}
 }
 
@@ -108,7 +115,7 @@ func (m *mapping) rates() Rates {
 	for _, apart := range []struct {
 		key string
 		to  **Nano
-	}{{"audio_input", &x.AudioInput}, {"audio_output", &x.AudioOutput}, {"image_input", &x.ImageInput}} {
+	}{{"audio_input", &x.AudioInput}, {"audio_output", &x.AudioOutput}, {"image_input", &x.ImageInput}, {"image_output", &x.ImageOutput}} {
 		if n := m.take(apart.key); n != nil {
 			*apart.to = new(Nano)
 			m.with(n, apart.key, parseNano(*apart.to, 0, moneyMax))
@@ -156,31 +163,31 @@ func (m *mapping) steps() []Step {
 	return out
 }
 
-// serviceTiers reads how many times the rates each tier costs.
-func (m *mapping) serviceTiers() map[string]Nano {
-	n := m.take("service_tiers")
+// times reads how many times the rates each of some kind costs.
+func (m *mapping) times(key, kind string) map[string]Nano {
+	n := m.take(key)
 	if n == nil {
 		return nil
 	}
-	tm := m.rd.mapping(n, m.sub("service_tiers"))
+	tm := m.rd.mapping(n, m.sub(key))
 	if tm == nil {
 		return nil
 	}
 	switch {
 	case len(tm.keys) == 0:
-		m.rd.fault(n.Line, tm.path, "is empty: leave it out, or name a tier")
-	case len(tm.keys) > serviceTiersMax:
-		m.rd.fault(n.Line, tm.path, "has %d tiers, more than %d", len(tm.keys), serviceTiersMax)
+		m.rd.fault(n.Line, tm.path, "is empty: leave it out, or name a %s", kind)
+	case len(tm.keys) > timesMax:
+		m.rd.fault(n.Line, tm.path, "has %d names, more than %d", len(tm.keys), timesMax)
 	}
 	out := map[string]Nano{}
 	for _, name := range tm.keys {
 		v := tm.take(name)
 		if !validID(name) || name != strings.ToLower(name) {
-			m.rd.fault(tm.from[name], tm.sub(name), "is not the name of a tier (1 to %d of a-z 0-9 . _ -)", idBytesMax)
+			m.rd.fault(tm.from[name], tm.sub(name), "is not the name of a %s (1 to %d of a-z 0-9 . _ -)", kind, idBytesMax)
 			continue
 		}
 		var times Nano
-		tm.with(v, name, parseNano(&times, 0, tierTimesMax))
+		tm.with(v, name, parseNano(&times, 0, timesMost))
 		out[name] = times
 	}
 	return out
@@ -202,6 +209,7 @@ func (p *PriceVersion) newer() string {
 			is  bool
 		}{
 			{"audio_input", x.AudioInput != nil}, {"audio_output", x.AudioOutput != nil}, {"image_input", x.ImageInput != nil},
+			{"image_output", x.ImageOutput != nil}, {"speeds", len(x.Speeds) > 0}, {"inference_geo", len(x.InferenceGeo) > 0},
 			{"per_call_usd", x.PerCallUSD != nil}, {"above", len(x.Above) > 0}, {"service_tiers", len(x.ServiceTiers) > 0},
 		} {
 			if k.is {

@@ -43,7 +43,11 @@ func TestEveryMistakeOfAPrice(t *testing.T) {
 		"dear tier":      {`{ input: 1, service_tiers: { flex: 1001 } }`, []string{at + `.service_tiers.flex: "1001" is out of range (allowed: 0 to 1000)`}},
 		"free of charge": {`{ input: 1, service_tiers: { flex: free } }`, []string{at + `.service_tiers.flex: "free" is not a decimal number`}},
 		"tier twice":     {`{ input: 1, service_tiers: { flex: 1, flex: 2 } }`, []string{at + ".service_tiers.flex: stands here a second time"}},
-		"misspelt":       {`{ input: 1, audio: 2 }`, []string{at + ".audio: unknown key (allowed: input, cache_read, cache_write_5m, cache_write_1h, output, audio_input, audio_output, image_input, per_call_usd, above, service_tiers)"}},
+		"no speeds":      {`{ input: 1, speeds: {} }`, []string{at + ".speeds: is empty: leave it out, or name a speed"}},
+		"loud geography": {`{ input: 1, inference_geo: { US: 1.1 } }`, []string{at + ".inference_geo.US: is not the name of a geography"}},
+		"dear speed":     {`{ input: 1, speeds: { fast: 1001 } }`, []string{at + `.speeds.fast: "1001" is out of range (allowed: 0 to 1000)`}},
+		"a drawing":      {`{ input: 1, image_output: -1 }`, []string{at + `.image_output: "-1" must not be negative`}},
+		"misspelt":       {`{ input: 1, audio: 2 }`, []string{at + ".audio: unknown key (allowed: input, cache_read, cache_write_5m, cache_write_1h, output, audio_input, audio_output, image_input, image_output, per_call_usd, above, service_tiers, speeds, inference_geo)"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := ParseOrg("org.yaml", []byte(priced(c.entry)))
@@ -66,11 +70,11 @@ func TestEveryMistakeOfAPrice(t *testing.T) {
 		})
 	}
 	var many []string
-	for i := range serviceTiersMax + 1 {
+	for i := range timesMax + 1 {
 		many = append(many, fmt.Sprintf("t%d: 1", i))
 	}
 	if _, err := ParseOrg("org.yaml", []byte(priced("{ input: 1, service_tiers: { "+strings.Join(many, ", ")+" } }"))); err == nil ||
-		!strings.Contains(err.Error(), "has 17 tiers, more than 16") {
+		!strings.Contains(err.Error(), "has 17 names, more than 16") {
 		t.Errorf("many tiers: %v", err)
 	}
 }

@@ -130,6 +130,7 @@ type Deployment struct {
 	APIVersion    string   `json:"api_version,omitempty"` // azure, anthropic: empty for what the sidecar knows best
 	BaseURL       string   `json:"base_url"`
 	Model         string   `json:"model"`
+	BaseModel     string   `json:"base_model,omitempty"` // what stands behind a name that does not tell; empty: the name tells
 	Credential    string   `json:"credential,omitempty"`
 	Region        string   `json:"region,omitempty"`  // bedrock, vertex: where the model runs; elsewhere for the reader
 	Account       string   `json:"account,omitempty"` // only teams of this account use it; empty: all

@@ -195,7 +195,7 @@ func batchOf(b *raftlogv1.UsageBatch, level uint32) rollup.Batch {
 	}
 	for i := range out.Rows {
 		if r := &out.Rows[i]; level == 0 {
-			r.InputAudio, r.OutputAudio, r.InputImage, r.WebSearches = 0, 0, 0, 0
+			r.InputAudio, r.OutputAudio, r.InputImage, r.OutputImage, r.WebSearches = 0, 0, 0, 0, 0
 		}
 	}
 	return out
@@ -212,7 +212,7 @@ func usageOf(r *raftlogv1.UsageRow) rollup.Row {
 			CacheRead: r.GetCacheRead(), CacheWrite5m: r.GetCacheWrite_5M(), CacheWrite1h: r.GetCacheWrite_1H(),
 			Output: r.GetOutput(), Reasoning: r.GetReasoning(), CostNano: r.GetCostNano(), Estimated: r.GetEstimated(),
 			InputAudio: r.GetInputAudio(), OutputAudio: r.GetOutputAudio(), InputImage: r.GetInputImage(),
-			WebSearches: r.GetWebSearches(),
+			OutputImage: r.GetOutputImage(), WebSearches: r.GetWebSearches(),
 		},
 	}
 }
@@ -223,6 +223,7 @@ func usageTo(r rollup.Row) *raftlogv1.UsageRow {
 		PriceVersion: r.PriceVersion, Attempts: r.Attempts, Requests: r.Requests, Errors: r.Errors, Input: r.Input,
 		CacheRead: r.CacheRead, CacheWrite_5M: r.CacheWrite5m, CacheWrite_1H: r.CacheWrite1h, Output: r.Output,
 		Reasoning: r.Reasoning, CostNano: r.CostNano, Estimated: r.Estimated,
-		InputAudio: r.InputAudio, OutputAudio: r.OutputAudio, InputImage: r.InputImage, WebSearches: r.WebSearches,
+		InputAudio: r.InputAudio, OutputAudio: r.OutputAudio, InputImage: r.InputImage,
+		OutputImage: r.OutputImage, WebSearches: r.WebSearches,
 	}
 }

@@ -62,6 +62,7 @@ type Sums struct {
 	InputAudio   int64 // not part of Input
 	OutputAudio  int64 // not part of Output
 	InputImage   int64 // not part of Input
+	OutputImage  int64 // not part of Output
 	WebSearches  int64
 	CostNano     int64
 	Estimated    int64 // requests whose counts were not stated by the provider
@@ -207,7 +208,7 @@ func (row *Row) valid() bool {
 
 func (s *Sums) fields() []*int64 {
 	return []*int64{&s.Attempts, &s.Requests, &s.Errors, &s.Input, &s.CacheRead, &s.CacheWrite5m, &s.CacheWrite1h,
-		&s.Output, &s.Reasoning, &s.InputAudio, &s.OutputAudio, &s.InputImage, &s.WebSearches, &s.CostNano, &s.Estimated}
+		&s.Output, &s.Reasoning, &s.InputAudio, &s.OutputAudio, &s.InputImage, &s.OutputImage, &s.WebSearches, &s.CostNano, &s.Estimated}
 }
 
 func (s *Sums) add(o Sums) {

@@ -135,7 +135,7 @@ func compileRoutes(s *quotav1.Snapshot, r *registry.Registry, used func(alias st
 		}
 		s.Deployments = append(s.Deployments, &quotav1.Deployment{
 			Id: d.ID, Provider: d.Provider, BaseUrl: d.BaseURL, Model: d.Model, Credential: d.Credential,
-			Vendor: d.Vendor, Project: d.Project, ApiVersion: d.APIVersion,
+			Vendor: d.Vendor, Project: d.Project, ApiVersion: d.APIVersion, BaseModel: d.BaseModel,
 			Region: d.Region, Account: d.Account, ContextTokens: d.ContextTokens, Capabilities: d.Capabilities,
 			DataClasses: d.DataClasses, Price: d.Price, UnpricedAllow: d.Unpriced == "allow",
 		})
@@ -159,10 +159,16 @@ func compilePrice(name string, x registry.Price) *quotav1.Price {
 	for _, s := range x.Above {
 		p.Above = append(p.Above, &quotav1.PriceStep{Tokens: s.Tokens, Price: compileRates(s.Rates)})
 	}
-	for _, tier := range slices.Sorted(maps.Keys(x.ServiceTiers)) {
-		p.ServiceTiers = append(p.ServiceTiers, &quotav1.ServiceTier{Name: tier, TimesNano: int64(x.ServiceTiers[tier])})
-	}
+	p.ServiceTiers = compileTimes(x.ServiceTiers)
+	p.Speeds, p.InferenceGeos = compileTimes(x.Speeds), compileTimes(x.InferenceGeo)
 	return p
+}
+
+func compileTimes(times map[string]registry.Nano) (out []*quotav1.ServiceTier) {
+	for _, name := range slices.Sorted(maps.Keys(times)) {
+		out = append(out, &quotav1.ServiceTier{Name: name, TimesNano: int64(times[name])})
+	}
+	return out
 }
 
 func compileRates(r registry.Rates) *quotav1.Price {
@@ -170,5 +176,6 @@ func compileRates(r registry.Rates) *quotav1.Price {
 		Input: int64(r.Input), CacheRead: int64(r.CacheRead), CacheWrite_5M: int64(r.CacheWrite5m),
 		CacheWrite_1H: int64(r.CacheWrite1h), Output: int64(r.Output), InputAudio: (*int64)(r.AudioInput),
 		OutputAudio: (*int64)(r.AudioOutput), InputImage: (*int64)(r.ImageInput),
+		OutputImage: (*int64)(r.ImageOutput),
 	}
 }

@@ -39,7 +39,7 @@ func batchTo(b *quotav1.UsageBatch, rows []*quotav1.UsageRow) *raftlogv1.Op {
 			CacheWrite_5M: t.GetCacheWrite_5M(), CacheWrite_1H: t.GetCacheWrite_1H(), Output: t.GetOutput(),
 			Reasoning: t.GetReasoning(), CostNano: r.GetCostNano(), Estimated: r.GetEstimated(),
 			InputAudio: t.GetInputAudio(), OutputAudio: t.GetOutputAudio(), InputImage: t.GetInputImage(),
-			WebSearches: t.GetWebSearches(),
+			OutputImage: t.GetOutputImage(), WebSearches: t.GetWebSearches(),
 		})
 	}
 	return &raftlogv1.Op{Op: &raftlogv1.Op_UsageBatch{UsageBatch: out}}
@@ -55,7 +55,7 @@ func rowsFrom(in []rollup.Row) []*quotav1.UsageRow {
 			Tokens: &usagev1.Tokens{
 				Input: r.Input, CacheRead: r.CacheRead, CacheWrite_5M: r.CacheWrite5m, CacheWrite_1H: r.CacheWrite1h,
 				Output: r.Output, Reasoning: r.Reasoning, InputAudio: r.InputAudio, OutputAudio: r.OutputAudio,
-				InputImage: r.InputImage, WebSearches: r.WebSearches,
+				InputImage: r.InputImage, OutputImage: r.OutputImage, WebSearches: r.WebSearches,
 			},
 		}
 	}

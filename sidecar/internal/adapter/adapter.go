@@ -25,9 +25,13 @@ type Annotate func(dst []byte, u exchange.Usage, delivered Delivered) ([]byte, e
 
 // Delivered is how much of an answer was translated for the caller.
 type Delivered struct {
-	Bytes  int64 // of text, tool arguments and reasoning
+	Bytes  int64 // of text, tool arguments and reasoning; DrawnBytes for an image
 	Pieces int64 // events that brought any of it, 0 for an answer that is no stream
 }
+
+// DrawnBytes is what an image that was drawn counts for in Delivered: the text that its usual 1,290 tokens would be. Its own
+// bytes say nothing of its tokens.
+const DrawnBytes = 1_290 * 4
 
 // Adapter is one provider's dialect, towards OpenAI-dialect callers. It is stateless and safe for concurrent use.
 type Adapter interface {
@@ -46,6 +50,13 @@ type Adapter interface {
 
 	// Failure classifies a non-2xx answer.
 	Failure(status int, h Header, body []byte) *exchange.Failure
+}
+
+// Namer is an Adapter that calls members of a request otherwise than the chat dialect does, by the deployment.
+type Namer interface {
+	// Sent is the chat dialect's name of the param that a failure of a deployment's server names. What the caller itself
+	// called so keeps the name.
+	Sent(r *exchange.Request, d *exchange.Deployment, param string) string
 }
 
 // Chooser is an Adapter of a provider that has models of several makers, some with dialects of their own.

@@ -1,6 +1,12 @@
 package adapter
 
-import "strings"
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"hash/fnv"
+	"strconv"
+	"strings"
+)
 
 // SignatureMark stands in the id of a call between the id proper and the signature of the model that made the call:
 // newer Gemini models want it back, and an id is what every caller sends back.
@@ -11,4 +17,47 @@ const SignatureMark = "_gsig_"
 func PlainCallID(id string) string {
 	plain, _, _ := strings.Cut(id, SignatureMark)
 	return plain
+}
+
+// CallID makes an id for a tool call that came without one: unique within the answer, and the same whenever the same
+// answer is read.
+func CallID(answer string, choice, call int) string {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(answer + "/" + strconv.Itoa(choice) + "/" + strconv.Itoa(call))) // a hash never fails
+	return "call_" + strconv.FormatUint(h.Sum64(), 36)
+}
+
+// IsPlain reports whether an id is made of letters, digits, _ and - alone, which is what the strictest providers take.
+func IsPlain(id string) bool {
+	return strings.IndexFunc(id, func(c rune) bool { return !plain(c) }) < 0
+}
+
+func plain(c rune) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-'
+}
+
+// callIDMax is how long an id of a call may be.
+const callIDMax = 64
+
+// FitCallID makes the id of a call, which may be another vendor's, one that every provider takes: plain, and at most 64
+// bytes. The same id always becomes the same, so that results still find their calls; the hash keeps different ids apart.
+func FitCallID(id string) string {
+	id = PlainCallID(id)
+	if IsPlain(id) && len(id) <= callIDMax {
+		return id
+	}
+	clean := strings.Map(func(c rune) rune {
+		if plain(c) {
+			return c
+		}
+		return '_'
+	}, id)
+	hash := CallIDHash(id)
+	return clean[:min(len(clean), callIDMax-1-len(hash))] + "_" + hash
+}
+
+// CallIDHash is sixteen hex digits that stand for an id.
+func CallIDHash(id string) string {
+	sum := sha256.Sum256([]byte(id))
+	return hex.EncodeToString(sum[:8])
 }

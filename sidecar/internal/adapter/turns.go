@@ -7,49 +7,62 @@ import "slices"
 type Turns struct {
 	body []byte // without the outer brackets; the last turn is still open
 	role string // of the open turn, "" before the first
-	// results is where the next result of a tool of the open turn goes. The provider wants them before all else in a turn.
+	// results is where the results of tools in the open turn end. The provider wants them before all else in a turn.
 	results int
 	start   int // of the open turn's blocks
+	block   int // where the last one begins, behind its comma
+}
+
+// NewTurns makes room for what becomes of a body of size bytes: about as much, in most cases.
+func NewTurns(size int) Turns {
+	const more = 96
+	return Turns{body: make([]byte, 0, size+more)}
 }
 
 // Any reports whether there is a turn.
 func (t *Turns) Any() bool { return t.role != "" }
 
-// Block adds one block to a turn of the role, which is user, assistant or system.
-func (t *Turns) Block(role string, block []byte) {
-	t.open(role)
-	if len(t.body) > t.start {
-		t.body = append(t.body, ',')
+// Role is the open turn's, "" before the first.
+func (t *Turns) Role() string { return t.role }
+
+// Begin begins a block of a turn of the role, which is user, assistant or system. What is appended to dst becomes the
+// block when Keep or KeepResult gets it.
+func (t *Turns) Begin(role string) (dst []byte) {
+	if t.role != role {
+		if t.role != "" {
+			t.body = append(t.body, `]},`...)
+		}
+		t.body = append(append(append(t.body, `{"role":"`...), role...), `","content":[`...)
+		t.role, t.start, t.results = role, len(t.body), len(t.body)
 	}
-	t.body = append(t.body, block...)
+	dst = Comma(t.body, t.start)
+	t.block = len(dst)
+	return dst
 }
 
-// Result adds a tool's result to a user turn, behind the results that are there and before other blocks.
-func (t *Turns) Result(block []byte) {
-	t.open("user")
-	at := t.results
-	switch {
-	case len(t.body) == t.start:
-		t.body = append(t.body, block...)
-		t.results = len(t.body)
-	case at == t.start:
-		t.body = slices.Insert(t.body, at, append(block, ',')...)
-		t.results = at + len(block)
-	default:
-		t.body = slices.Insert(t.body, at, append([]byte{','}, block...)...)
-		t.results = at + 1 + len(block)
-	}
-}
+// Keep takes a block.
+func (t *Turns) Keep(dst []byte) { t.body = dst }
 
-func (t *Turns) open(role string) {
-	if t.role == role {
+// KeepResult takes a block that is a tool's result: it goes behind the results that are there and before other blocks.
+func (t *Turns) KeepResult(dst []byte) {
+	before, block := len(t.body), t.block
+	t.body = dst
+	if t.results == before {
+		t.results = len(dst)
 		return
 	}
-	if t.role != "" {
-		t.body = append(t.body, `]},`...)
+	result := slices.Clone(dst[block:])
+	others := dst[t.results:before] // with a comma before them, if there are results
+	copy(dst[len(dst)-len(others):], others)
+	if t.results == t.start {
+		copy(dst[t.results:], result)
+		t.results += len(result)
+		dst[t.results] = ','
+		return
 	}
-	t.body = append(t.body, `{"role":"`+role+`","content":[`...)
-	t.role, t.start, t.results = role, len(t.body), len(t.body)
+	dst[t.results] = ','
+	copy(dst[t.results+1:], result)
+	t.results += 1 + len(result)
 }
 
 // Close ends the last turn and returns the turns, comma separated.
@@ -60,6 +73,3 @@ func (t *Turns) Close() []byte {
 	}
 	return t.body
 }
-
-// NewTurns makes room for size bytes.
-func NewTurns(size int) Turns { return Turns{body: make([]byte, 0, size)} }

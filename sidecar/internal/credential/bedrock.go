@@ -49,7 +49,7 @@ type signature struct {
 	keys    aws.Credentials
 }
 
-func (s *signature) authorize(now time.Time, d *exchange.Deployment, c *adapter.Call, host string) *exchange.Failure {
+func (s *signature) authorize(_ Caller, now time.Time, d *exchange.Deployment, c *adapter.Call, host string) *exchange.Failure {
 	base, err := url.Parse(d.BaseURL)
 	if err != nil || d.Region == "" {
 		return &exchange.Failure{Kind: exchange.FailCredential, Message: "a deployment that is signed for needs a base_url and a region"}

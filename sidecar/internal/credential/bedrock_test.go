@@ -38,7 +38,7 @@ func TestKnownVector(t *testing.T) {
 	s := &signature{signer: v4.NewSigner(), service: "service", keys: aws.Credentials{AccessKeyID: exampleKey, SecretAccessKey: exampleSecret}}
 	d := &exchange.Deployment{BaseURL: "https://example.amazonaws.com", Region: "us-east-1"}
 	c := &adapter.Call{Path: "/"}
-	if f := s.authorize(exampleTime, d, c, "example.amazonaws.com"); f != nil {
+	if f := s.authorize(t.Context(), exampleTime, d, c, "example.amazonaws.com"); f != nil {
 		t.Fatal(f)
 	}
 	want := "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20150830/us-east-1/service/aws4_request, SignedHeaders=host;x-amz-date, " +
@@ -64,7 +64,7 @@ func TestSignature(t *testing.T) {
 			Path: "/model/amazon.nova-pro-v1%3A0/converse", Body: []byte(body),
 			Header: []adapter.Field{{Name: "content-type", Value: "application/json"}, {Name: "x-other", Value: "not signed"}},
 		}
-		if f := m.authorize(exampleTime, d, c, host); f != nil {
+		if f := m.authorize(t.Context(), exampleTime, d, c, host); f != nil {
 			t.Fatal(f)
 		}
 		signed, fields := "content-length;content-type;host;x-amz-date", "content-length:15\ncontent-type:application/json\nhost:"+host+"\nx-amz-date:20150830T123600Z\n"
@@ -118,7 +118,7 @@ func TestSignatureIsOfTheTime(t *testing.T) {
 		"another path": {exampleTime, "/model/n/converse", "{}"}, "another body": {exampleTime, "/model/m/converse", "[]"},
 	} {
 		c := &adapter.Call{Path: call.path, Body: []byte(call.body)}
-		if f := m.authorize(call.at, d, c, "h"); f != nil {
+		if f := m.authorize(t.Context(), call.at, d, c, "h"); f != nil {
 			t.Fatal(f)
 		}
 		_, got, _ := strings.Cut(field(c, "Authorization"), "Signature=")
@@ -127,7 +127,7 @@ func TestSignatureIsOfTheTime(t *testing.T) {
 		}
 		seen[got] = what
 	}
-	if f := m.authorize(exampleTime, &exchange.Deployment{BaseURL: "https://h"}, &adapter.Call{Path: "/"}, "h"); f == nil || f.Kind != exchange.FailCredential {
+	if f := m.authorize(t.Context(), exampleTime, &exchange.Deployment{BaseURL: "https://h"}, &adapter.Call{Path: "/"}, "h"); f == nil || f.Kind != exchange.FailCredential {
 		t.Errorf("no region: %+v", f)
 	}
 }
@@ -153,7 +153,7 @@ func TestBedrockSecrets(t *testing.T) {
 	}
 	m, _ := readBedrock(nil, nil, []byte("bedrock-api-key-1\n"))
 	c := &adapter.Call{}
-	if f := m.authorize(exampleTime, &exchange.Deployment{}, c, "h"); f != nil || field(c, "Authorization") != "Bearer bedrock-api-key-1" {
+	if f := m.authorize(t.Context(), exampleTime, &exchange.Deployment{}, c, "h"); f != nil || field(c, "Authorization") != "Bearer bedrock-api-key-1" {
 		t.Errorf("got %+v, %+v", c, f)
 	}
 }

@@ -20,11 +20,17 @@ import (
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
+// Caller is who waits for a call to be authorized.
+type Caller interface {
+	Done() <-chan struct{} // closed once it has left
+}
+
 // Authorizer authorizes calls.
 type Authorizer interface {
 	// Authorize appends the header fields that authorize a call whose body is made. secret is the deployment's, empty for
-	// none; host is the Host field that will be sent. It may wait for a token, for fetchWait at most.
-	Authorize(now time.Time, d *exchange.Deployment, secret []byte, c *adapter.Call, host string) *exchange.Failure
+	// none; host is the Host field that will be sent. It may wait for a token, for fetchWait at most and no longer than
+	// its caller, who then gets FailCancelled.
+	Authorize(who Caller, now time.Time, d *exchange.Deployment, secret []byte, c *adapter.Call, host string) *exchange.Failure
 
 	// Refused says that the provider took what stands on c for no authority (401). It reports whether authorizing anew
 	// may help, as it does with a token that was taken back before its end.
@@ -33,7 +39,7 @@ type Authorizer interface {
 
 // method is how one secret authorizes. It is made once, and has many users at a time.
 type method interface {
-	authorize(now time.Time, d *exchange.Deployment, c *adapter.Call, host string) *exchange.Failure
+	authorize(who Caller, now time.Time, d *exchange.Deployment, c *adapter.Call, host string) *exchange.Failure
 }
 
 // refusable is a method with something to forget. A new one must be worth trying when it reports true.
@@ -84,7 +90,7 @@ func (r *Room) Close() {
 }
 
 // Authorize implements Authorizer.
-func (r *Room) Authorize(now time.Time, d *exchange.Deployment, secret []byte, c *adapter.Call, host string) *exchange.Failure {
+func (r *Room) Authorize(who Caller, now time.Time, d *exchange.Deployment, secret []byte, c *adapter.Call, host string) *exchange.Failure {
 	if readers[d.Provider] == nil || len(secret) == 0 {
 		return nil
 	}
@@ -92,7 +98,7 @@ func (r *Room) Authorize(now time.Time, d *exchange.Deployment, secret []byte, c
 	if err != nil {
 		return &exchange.Failure{Kind: exchange.FailCredential, Message: fmt.Sprintf("credential %q: %s", d.Credential, err)}
 	}
-	return m.authorize(now, d, c, host)
+	return m.authorize(who, now, d, c, host)
 }
 
 // Refused implements Authorizer.

@@ -1,6 +1,7 @@
 package credential
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -18,9 +19,10 @@ import (
 type issuer struct {
 	*httptest.Server
 	asked  atomic.Int64
-	status atomic.Int64 // 0 for a token
-	life   atomic.Int64 // seconds
-	form   atomic.Value // of the last request
+	status atomic.Int64  // 0 for a token
+	life   atomic.Int64  // seconds
+	form   atomic.Value  // of the last request
+	hold   chan struct{} // nil for none: it is read when a request has come, and before it is answered
 }
 
 func newIssuer(t *testing.T) *issuer {
@@ -28,6 +30,10 @@ func newIssuer(t *testing.T) *issuer {
 	s.life.Store(3600)
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n := s.asked.Add(1)
+		if s.hold != nil {
+			<-s.hold
+			<-s.hold
+		}
 		_ = r.ParseForm()
 		s.form.Store(r.PostForm.Encode())
 		w.Header().Set("Content-Type", "application/json")
@@ -59,7 +65,7 @@ var azure = &exchange.Deployment{Provider: "azure", BaseURL: "https://x.openai.a
 func header(t *testing.T, r *Room, now time.Time, d *exchange.Deployment, secret []byte) (string, *adapter.Call) {
 	t.Helper()
 	c := &adapter.Call{}
-	if f := r.Authorize(now, d, secret, c, "x"); f != nil {
+	if f := r.Authorize(t.Context(), now, d, secret, c, "x"); f != nil {
 		t.Fatalf("%+v", f)
 	}
 	if len(c.Header) == 0 {
@@ -99,7 +105,7 @@ func TestWrongSecrets(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := &exchange.Deployment{Provider: c.provider, Credential: "main"}
-			f := newRoom(t).Authorize(time.Now(), d, []byte(c.secret), &adapter.Call{}, "x")
+			f := newRoom(t).Authorize(t.Context(), time.Now(), d, []byte(c.secret), &adapter.Call{}, "x")
 			if f == nil || f.Kind != exchange.FailCredential || !strings.Contains(f.Message, c.want) ||
 				!strings.Contains(f.Message, `"main"`) || strings.Contains(f.Message, "hush") {
 				t.Errorf("got %+v, want %q", f, c.want)
@@ -216,7 +222,7 @@ func TestNoToken(t *testing.T) {
 			s.status.Store(c.status)
 			now := time.Now()
 			for range 3 {
-				f := r.Authorize(now, azure, s.secret(), &adapter.Call{}, "x")
+				f := r.Authorize(t.Context(), now, azure, s.secret(), &adapter.Call{}, "x")
 				if f == nil || f.Kind != c.want || strings.Contains(f.Message, "hush") {
 					t.Fatalf("%+v", f)
 				}
@@ -233,8 +239,27 @@ func TestNoToken(t *testing.T) {
 	t.Run("out of reach", func(t *testing.T) {
 		s, r := newIssuer(t), newRoom(t)
 		s.Close()
-		if f := r.Authorize(time.Now(), azure, s.secret(), &adapter.Call{}, "x"); f == nil || f.Kind != exchange.FailConnect {
+		if f := r.Authorize(t.Context(), time.Now(), azure, s.secret(), &adapter.Call{}, "x"); f == nil || f.Kind != exchange.FailConnect {
 			t.Errorf("%+v", f)
 		}
 	})
+}
+
+// TestCallerLeavesWhileItWaits: the wait ends, the fetch does not: its token is there for those who come after.
+func TestCallerLeavesWhileItWaits(t *testing.T) {
+	s, r := newIssuer(t), newRoom(t)
+	s.hold = make(chan struct{})
+	now := time.Now()
+	who, leave := context.WithCancel(t.Context())
+	left := make(chan *exchange.Failure)
+	go func() { left <- r.Authorize(who, now, azure, s.secret(), &adapter.Call{}, "x") }()
+	s.hold <- struct{}{} // the issuer has been asked, and does not answer yet
+	leave()
+	if f := <-left; f == nil || f.Kind != exchange.FailCancelled {
+		t.Errorf("%+v", f)
+	}
+	s.hold <- struct{}{}
+	if got, _ := header(t, r, now, azure, s.secret()); got != "Authorization: Bearer t1" {
+		t.Errorf("got %q", got)
+	}
 }

@@ -20,7 +20,7 @@ func newKey(name, prefix, secret string) (method, error) {
 	return key{name, prefix + secret}, nil
 }
 
-func (k key) authorize(_ time.Time, _ *exchange.Deployment, c *adapter.Call, _ string) *exchange.Failure {
+func (k key) authorize(_ Caller, _ time.Time, _ *exchange.Deployment, c *adapter.Call, _ string) *exchange.Failure {
 	c.Header = append(c.Header, adapter.Field{Name: k.name, Value: k.value})
 	return nil
 }

@@ -42,10 +42,14 @@ type fetching struct {
 
 func newBearer(r *Room, f fetch) *bearer { return &bearer{room: r, fetch: f} }
 
-func (b *bearer) authorize(now time.Time, _ *exchange.Deployment, c *adapter.Call, _ string) *exchange.Failure {
+func (b *bearer) authorize(who Caller, now time.Time, _ *exchange.Deployment, c *adapter.Call, _ string) *exchange.Failure {
 	token, pending := b.take(now)
 	if token == nil {
-		<-pending.done
+		select {
+		case <-pending.done:
+		case <-who.Done(): // the fetch goes on for those who come after
+			return &exchange.Failure{Kind: exchange.FailCancelled, Message: "the caller left while a token was fetched"}
+		}
 		if pending.failure != nil {
 			return pending.failure
 		}

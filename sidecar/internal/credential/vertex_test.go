@@ -97,7 +97,7 @@ func TestServiceAccountRefused(t *testing.T) {
 	s, r := newIssuer(t), newRoom(t)
 	s.status.Store(400)
 	_, file := keyFile(t, s.URL)
-	f := r.Authorize(time.Now(), vertex, encoded(t, file), &adapter.Call{}, "x")
+	f := r.Authorize(t.Context(), time.Now(), vertex, encoded(t, file), &adapter.Call{}, "x")
 	if f == nil || f.Kind != exchange.FailCredential || f.Code != "invalid_client" || strings.Contains(f.Message, "hush") {
 		t.Errorf("%+v", f)
 	}
@@ -116,13 +116,13 @@ func TestWrongKeyFiles(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, file := keyFile(t, "http://127.0.0.1:1")
 			c.change(file)
-			f := newRoom(t).Authorize(time.Now(), vertex, encoded(t, file), &adapter.Call{}, "x")
+			f := newRoom(t).Authorize(t.Context(), time.Now(), vertex, encoded(t, file), &adapter.Call{}, "x")
 			if f == nil || f.Kind != exchange.FailCredential || !strings.Contains(f.Message, c.want) || strings.Contains(f.Message, "hush") {
 				t.Errorf("got %+v, want %q", f, c.want)
 			}
 		})
 	}
-	f := newRoom(t).Authorize(time.Now(), vertex, []byte("AIza-plain"), &adapter.Call{}, "x")
+	f := newRoom(t).Authorize(t.Context(), time.Now(), vertex, []byte("AIza-plain"), &adapter.Call{}, "x")
 	if f == nil || f.Kind != exchange.FailCredential || !strings.Contains(f.Message, "must be a JSON object") {
 		t.Errorf("%+v", f)
 	}

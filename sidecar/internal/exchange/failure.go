@@ -44,6 +44,7 @@ type Failure struct {
 	Code       string // the provider's error code, as a string whatever it was
 	Param      string // the field at fault
 	Message    string
+	Inner      string        // Azure's innererror, a JSON object: what its filter found; "" for none
 	RetryAfter time.Duration // the provider's wish, 0 when none
 	// Final is set when the provider said not to retry (x-should-retry: false, spend limits).
 	Final bool

@@ -15,6 +15,7 @@ type Tokens struct {
 	InputAudio   int64 // not part of Input
 	OutputAudio  int64 // not part of Output
 	InputImage   int64 // that the provider counts apart; not part of Input
+	OutputImage  int64 // that the provider counts apart; not part of Output
 	WebSearches  int64 // searches, not tokens
 }
 
@@ -24,7 +25,7 @@ func (t Tokens) Prompt() int64 {
 }
 
 // Completion is every output token.
-func (t Tokens) Completion() int64 { return t.Output + t.OutputAudio }
+func (t Tokens) Completion() int64 { return t.Output + t.OutputAudio + t.OutputImage }
 
 // Total is every token, each once.
 func (t Tokens) Total() int64 { return t.Prompt() + t.Completion() }
@@ -41,6 +42,7 @@ func (t Tokens) Add(o Tokens) Tokens {
 		InputAudio:   t.InputAudio + o.InputAudio,
 		OutputAudio:  t.OutputAudio + o.OutputAudio,
 		InputImage:   t.InputImage + o.InputImage,
+		OutputImage:  t.OutputImage + o.OutputImage,
 		WebSearches:  t.WebSearches + o.WebSearches,
 	}
 }

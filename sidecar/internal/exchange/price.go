@@ -1,6 +1,7 @@
 package exchange
 
 import (
+	"cmp"
 	"math"
 	"math/bits"
 	"strings"
@@ -16,14 +17,17 @@ type Rates struct {
 	InputAudio   NanoUSD
 	OutputAudio  NanoUSD
 	InputImage   NanoUSD
+	OutputImage  NanoUSD
 }
 
 // Price is what a deployment costs. It is shared and never changed.
 type Price struct {
 	Rates
-	WebSearch NanoUSD       // a search; no service tier changes it
-	Above     []Step        // by Tokens ascending
-	Tiers     []ServiceTier // a tier that is not among them costs the rates as they are
+	WebSearch NanoUSD // a search; nothing below changes it
+	Above     []Step  // by Tokens ascending
+	// How many times the rates what was served costs, on top of each other: by the provider's service tier, by
+	// Anthropic's speed, and by where it may only run. What is not among them costs the rates as they are.
+	Tiers, Speeds, Geos []Times
 }
 
 // Step is the rates of a request whose whole prompt is longer than Tokens, of all its tokens.
@@ -32,50 +36,64 @@ type Step struct {
 	Rates
 }
 
-// ServiceTier is a tier of the provider's that costs so many times the rates.
-type ServiceTier struct {
+// Times is something that costs so many times the rates.
+type Times struct {
 	Name  string // in lower case
 	Times int64  // billionths
 }
+
+// Terms are what a provider serves under, each in its own word, "" where it says none.
+type Terms struct{ Tier, Speed, Geo string }
 
 const (
 	tokensPerPrice = 1_000_000
 	timesOne       = 1_000_000_000
 )
 
-// Cost prices what was used at the tier the provider answered with, "" for none. It is exact, and rounded half up once.
+// Cost prices what was used under the terms that the provider answered with. It is exact, and rounded half up once.
 // Negative counts or prices count as 0, and a cost beyond int64 is the largest int64: both are faults upstream of here that
 // must not turn into credit.
-func (p Price) Cost(t Tokens, tier string) NanoUSD {
-	times, _ := p.times(tier)
-	return p.at(t.Prompt()).cost(t, times, p.WebSearch)
+func (p Price) Cost(t Tokens, at Terms) NanoUSD {
+	tier, _ := timesOf(p.Tiers, at.Tier, usualTiers)
+	speed, _ := timesOf(p.Speeds, at.Speed, usualSpeeds)
+	geo, _ := timesOf(p.Geos, at.Geo, usualGeos)
+	return p.at(t.Prompt()).cost(t, p.WebSearch, tier, speed, geo)
 }
 
-// Knows reports whether the price of a tier is known: it is one of Tiers, or a provider's word for the usual one.
-func (p Price) Knows(tier string) bool {
-	_, ok := p.times(tier)
-	return ok
+// Unknown is the first of the terms that has no price, by its member's name and itself; empty when all have: each is
+// stated, or a provider's word for the usual.
+func (p Price) Unknown(at Terms) (member, word string) {
+	if _, known := timesOf(p.Tiers, at.Tier, usualTiers); !known {
+		return "service_tier", at.Tier
+	}
+	if _, known := timesOf(p.Speeds, at.Speed, usualSpeeds); !known {
+		return "speed", at.Speed
+	}
+	if _, known := timesOf(p.Geos, at.Geo, usualGeos); !known {
+		return "inference_geo", at.Geo
+	}
+	return "", ""
 }
 
-// usualTiers are what providers call the tier of their price lists.
-var usualTiers = [...]string{"", "default", "standard", "standard_only", "on_demand"}
+// The words that providers have for what their price lists are of.
+var (
+	usualTiers  = []string{"", "default", "standard", "standard_only", "on_demand"}
+	usualSpeeds = []string{"", "standard"}
+	usualGeos   = []string{"", "global", "not_available"}
+)
 
-func usual(tier string) bool {
-	for _, name := range usualTiers {
-		if strings.EqualFold(name, tier) {
-			return true
+func timesOf(list []Times, name string, usual []string) (times int64, known bool) {
+	for i := range list {
+		if strings.EqualFold(list[i].Name, name) {
+			return list[i].Times, true
 		}
 	}
-	return false
-}
-
-func (p Price) times(tier string) (times int64, known bool) {
-	for _, t := range p.Tiers {
-		if strings.EqualFold(t.Name, tier) {
-			return t.Times, true
+	for _, word := range usual {
+		if strings.EqualFold(word, name) {
+			return timesOne, true
 		}
 	}
-	return timesOne, usual(tier)
+	return timesOne, false
 }
 
 // at is the rates of a request with such a prompt.
@@ -90,7 +108,7 @@ func (p Price) at(prompt int64) Rates {
 	return r
 }
 
-func (r Rates) cost(t Tokens, times int64, search NanoUSD) NanoUSD {
+func (r Rates) cost(t Tokens, search NanoUSD, times ...int64) NanoUSD {
 	var s sum
 	s.add(t.Input, r.Input)
 	s.add(t.CacheRead, r.CacheRead)
@@ -100,12 +118,30 @@ func (r Rates) cost(t Tokens, times int64, search NanoUSD) NanoUSD {
 	s.add(t.InputAudio, r.InputAudio)
 	s.add(t.OutputAudio, r.OutputAudio)
 	s.add(t.InputImage, r.InputImage)
-	s.times(max(times, 0))
+	s.add(t.OutputImage, r.OutputImage)
 	var fees sum
 	fees.add(t.WebSearches, search)
-	fees.times(tokensPerPrice * timesOne)
+	fees.times(tokensPerPrice)
+	half, billions := sum{w: [3]uint64{tokensPerPrice / 2}}, 0
+	for _, n := range times {
+		if n == timesOne {
+			continue
+		}
+		s.times(uint64(max(n, 0)))
+		fees.times(timesOne)
+		half.times(timesOne)
+		billions++
+	}
 	s.plus(fees)
-	return s.rounded()
+	s.plus(half) // rounds half up
+	s.divide(tokensPerPrice)
+	for range billions {
+		s.divide(timesOne)
+	}
+	if s.over || s.w[2] > 0 || s.w[1] > 0 {
+		return math.MaxInt64
+	}
+	return NanoUSD(min(s.w[0], math.MaxInt64))
 }
 
 // Ask is what is known of a request before it is sent, as far as its price depends on it.
@@ -116,7 +152,8 @@ type Ask struct {
 	InputAudio  bool // the prompt may hold audio
 	InputImage  bool
 	OutputAudio bool
-	Tier        string // asked for; "" or auto leaves it to the provider
+	OutputImage bool
+	Terms       // asked for; "" leaves it to the provider, as does auto of a tier
 }
 
 // Most is the most that a request within a may cost: at the dearest kind that each of its tokens may be, at any length up
@@ -135,6 +172,9 @@ func (p Price) Most(a Ask) NanoUSD {
 		if a.OutputAudio {
 			output = max(output, r.OutputAudio)
 		}
+		if a.OutputImage {
+			output = max(output, r.OutputImage)
+		}
 	}
 	reach(p.Rates)
 	for _, s := range p.Above {
@@ -143,26 +183,29 @@ func (p Price) Most(a Ask) NanoUSD {
 		}
 	}
 	used := Tokens{Input: a.Prompt, Output: a.Output, WebSearches: a.WebSearches}
-	return Rates{Input: input, Output: output}.cost(used, p.mostTimes(a.Tier), p.WebSearch)
+	speed := most(p.Speeds, cmp.Or(a.Speed, "standard"), usualSpeeds) // nobody is served faster unasked
+	return Rates{Input: input, Output: output}.cost(used, p.WebSearch,
+		most(p.Tiers, a.Tier, usualTiers), speed, most(p.Geos, a.Geo, usualGeos))
 }
 
-// mostTimes is the dearest of the tiers that the provider may answer with. One that was asked for may be out of room, and
-// is then the usual one; which one it is that nobody asked for is a setting at the provider.
-func (p Price) mostTimes(asked string) int64 {
-	most, _ := p.times("")
-	if named, known := p.times(asked); known && asked != "" {
-		return max(most, named)
+// most is the dearest of what the provider may answer with. What was asked for may be out of room, and is then the usual;
+// which it is that nobody asked for is a setting at the provider.
+func most(list []Times, asked string, usual []string) int64 {
+	times, _ := timesOf(list, "", usual)
+	if named, known := timesOf(list, asked, usual); known && asked != "" {
+		return max(times, named)
 	}
-	for _, t := range p.Tiers {
-		most = max(most, t.Times)
+	for i := range list {
+		times = max(times, list[i].Times)
 	}
-	return most
+	return times
 }
 
-// sum is a sum of products in 128 bits. What does not fit is over, and more than any cost.
+// sum is a sum of products in 192 bits, the lowest first. What does not fit is over, and more than any cost, whatever it
+// is divided by afterwards.
 type sum struct {
-	hi, lo uint64
-	over   bool
+	w    [3]uint64
+	over bool
 }
 
 func (s *sum) add(n int64, each NanoUSD) {
@@ -170,35 +213,35 @@ func (s *sum) add(n int64, each NanoUSD) {
 		return
 	}
 	h, l := bits.Mul64(uint64(n), uint64(each))
-	s.plus(sum{hi: h, lo: l})
+	s.plus(sum{w: [3]uint64{l, h}})
 }
 
 func (s *sum) plus(o sum) {
 	var carry uint64
-	s.lo, carry = bits.Add64(s.lo, o.lo, 0)
-	s.hi, carry = bits.Add64(s.hi, o.hi, carry)
+	for i := range s.w {
+		s.w[i], carry = bits.Add64(s.w[i], o.w[i], carry)
+	}
 	s.over = s.over || o.over || carry > 0
 }
 
-// times multiplies by n, which is not negative.
-func (s *sum) times(n int64) {
+func (s *sum) times(n uint64) {
 	if n == 0 {
 		*s = sum{}
 		return
 	}
-	over, hi := bits.Mul64(s.hi, uint64(n))
-	carried, lo := bits.Mul64(s.lo, uint64(n))
-	hi, carry := bits.Add64(hi, carried, 0)
-	s.hi, s.lo, s.over = hi, lo, s.over || over > 0 || carry > 0
+	var carry uint64
+	for i := range s.w {
+		h, l := bits.Mul64(s.w[i], n)
+		var c uint64
+		s.w[i], c = bits.Add64(l, carry, 0)
+		carry = h + c // a product of two leaves room for it
+	}
+	s.over = s.over || carry > 0
 }
 
-// rounded takes the units of Rates and ServiceTier out, and rounds half up.
-func (s sum) rounded() NanoUSD {
-	const unit = tokensPerPrice * timesOne
-	s.plus(sum{lo: unit / 2})
-	if s.over || s.hi >= unit {
-		return math.MaxInt64
+func (s *sum) divide(by uint64) {
+	var rest uint64
+	for i := len(s.w) - 1; i >= 0; i-- {
+		s.w[i], rest = bits.Div64(rest, s.w[i], by)
 	}
-	q, _ := bits.Div64(s.hi, s.lo, unit)
-	return NanoUSD(min(q, math.MaxInt64))
 }

@@ -3,6 +3,7 @@ package exchange
 import (
 	"math"
 	"math/big"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -14,7 +15,7 @@ func TestCost(t *testing.T) {
 	long := Price{Rates: Rates{Input: 1_000_000}, Above: []Step{
 		{100, Rates{Input: 2_000_000, CacheRead: 1_000_000, Output: 10_000_000}}, {200, Rates{Input: 3_000_000}},
 	}}
-	tiers := Price{Rates: usual, WebSearch: 10_000_000, Tiers: []ServiceTier{
+	tiers := Price{Rates: usual, WebSearch: 10_000_000, Tiers: []Times{
 		{"flex", 500_000_000}, {"priority", 2_250_000_000}, {"provisioned", 0},
 	}}
 	kinds := Price{Rates: Rates{Input: 1_000_000, InputAudio: 40_000_000, OutputAudio: 80_000_000, InputImage: 5_000_000}}
@@ -46,20 +47,47 @@ func TestCost(t *testing.T) {
 		"half of a nano-dollar":      {Price{Rates: Rates{Input: 1_000_000}, Tiers: tiers.Tiers}, Tokens{Input: 1}, "flex", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := c.price.Cost(c.use, c.tier); got != c.want {
+			if got := c.price.Cost(c.use, Terms{Tier: c.tier}); got != c.want {
 				t.Errorf("got %d, want %d", got, c.want)
 			}
 		})
 	}
 }
 
-func TestKnowsTier(t *testing.T) {
-	p := Price{Tiers: []ServiceTier{{"flex", 1}}}
-	for tier, want := range map[string]bool{
-		"": true, "default": true, "standard": true, "ON_DEMAND": true, "flex": true, "Flex": true, "priority": false, "auto": false,
+func TestCostOfTerms(t *testing.T) {
+	p := Price{
+		Rates: Rates{Input: 5_000_000_000, Output: 25_000_000_000}, WebSearch: 10_000_000,
+		Tiers:  []Times{{"batch", 500_000_000}},
+		Speeds: []Times{{"fast", 6_000_000_000}}, Geos: []Times{{"us", 1_100_000_000}},
+	}
+	for name, c := range map[string]struct {
+		at   Terms
+		want NanoUSD
+	}{
+		"as listed":         {Terms{}, 5_000},
+		"in their words":    {Terms{"standard", "standard", "global"}, 5_000},
+		"not to be had":     {Terms{Geo: "not_available"}, 5_000},
+		"fast":              {Terms{Speed: "fast"}, 30_000},
+		"at home":           {Terms{Geo: "us"}, 5_500},
+		"fast, at home":     {Terms{Speed: "fast", Geo: "US"}, 33_000},
+		"all at once":       {Terms{"batch", "fast", "us"}, 16_500},
+		"without its price": {Terms{Speed: "warp", Geo: "moon"}, 5_000},
 	} {
-		if p.Knows(tier) != want {
-			t.Errorf("%q: %v", tier, !want)
+		if got := p.Cost(Tokens{Input: 1, WebSearches: 2}, c.at); got != c.want+20_000_000 {
+			t.Errorf("%s: got %d, want %d", name, got-20_000_000, c.want)
+		}
+	}
+}
+
+func TestUnknownTerms(t *testing.T) {
+	p := Price{Tiers: []Times{{"flex", 1}}, Speeds: []Times{{"fast", 1}}}
+	for at, want := range map[Terms]string{
+		{}: "", {Tier: "default"}: "", {Tier: "standard"}: "", {Tier: "ON_DEMAND"}: "", {Tier: "flex"}: "", {Tier: "Flex"}: "",
+		{Tier: "priority"}: "service_tier", {Tier: "auto"}: "service_tier", {Speed: "fast", Geo: "global"}: "",
+		{Speed: "slow"}: "speed", {Geo: "us"}: "inference_geo", {Geo: "not_available"}: "",
+	} {
+		if member, _ := p.Unknown(at); member != want {
+			t.Errorf("%+v: got %q, want %q", at, member, want)
 		}
 	}
 }
@@ -71,7 +99,7 @@ func drawRates(t *rapid.T, name string) Rates {
 	each := func(kind string) NanoUSD { return NanoUSD(amounts.Draw(t, name+" "+kind)) }
 	return Rates{
 		Input: each("input"), CacheRead: each("read"), CacheWrite5m: each("5m"), CacheWrite1h: each("1h"), Output: each("output"),
-		InputAudio: each("audio"), OutputAudio: each("spoken"), InputImage: each("image"),
+		InputAudio: each("audio"), OutputAudio: each("spoken"), InputImage: each("image"), OutputImage: each("drawn"),
 	}
 }
 
@@ -82,9 +110,12 @@ func drawPrice(t *rapid.T) Price {
 		above += rapid.Int64Range(1, 5_000).Draw(t, "above")
 		p.Above = append(p.Above, Step{above, drawRates(t, "step")})
 	}
-	for _, name := range []string{"flex", "priority"} {
-		if rapid.Bool().Draw(t, name) {
-			p.Tiers = append(p.Tiers, ServiceTier{name, rapid.Int64Range(0, 1_000*timesOne).Draw(t, name+" times")})
+	for _, x := range []struct {
+		name string
+		list *[]Times
+	}{{"flex", &p.Tiers}, {"priority", &p.Tiers}, {"fast", &p.Speeds}, {"us", &p.Geos}} {
+		if rapid.Bool().Draw(t, x.name) {
+			*x.list = append(*x.list, Times{x.name, rapid.Int64Range(0, 1_000*timesOne).Draw(t, x.name+" times")})
 		}
 	}
 	return p
@@ -92,17 +123,24 @@ func drawPrice(t *rapid.T) Price {
 
 var tierNames = rapid.SampledFrom([]string{"", "default", "flex", "priority", "auto"})
 
+var (
+	speeds = rapid.SampledFrom([]string{"", "standard", "fast"})
+	geos   = rapid.SampledFrom([]string{"", "global", "us"})
+)
+
 // exactly is the cost by fractions of any size.
-func exactly(p Price, u Tokens, tier string) NanoUSD {
+func exactly(p Price, u Tokens, at Terms) NanoUSD {
 	r, times := p.Rates, big.NewRat(1, 1)
 	for _, s := range p.Above {
 		if u.Prompt() > s.Tokens {
 			r = s.Rates
 		}
 	}
-	for _, x := range p.Tiers {
-		if x.Name == tier {
-			times = big.NewRat(x.Times, 1_000_000_000)
+	for name, list := range map[string][]Times{at.Tier: p.Tiers, at.Speed + " ": p.Speeds, at.Geo + "  ": p.Geos} {
+		for _, x := range list {
+			if x.Name == strings.TrimRight(name, " ") {
+				times.Mul(times, big.NewRat(x.Times, 1_000_000_000))
+			}
 		}
 	}
 	product := func(n int64, each NanoUSD) *big.Rat {
@@ -114,6 +152,7 @@ func exactly(p Price, u Tokens, tier string) NanoUSD {
 		product(u.Input, r.Input), product(u.CacheRead, r.CacheRead), product(u.CacheWrite5m, r.CacheWrite5m),
 		product(u.CacheWrite1h, r.CacheWrite1h), product(u.Output, r.Output), product(u.InputAudio, r.InputAudio),
 		product(u.OutputAudio, r.OutputAudio), product(u.InputImage, r.InputImage),
+		product(u.OutputImage, r.OutputImage),
 	} {
 		total.Add(total, part)
 	}
@@ -130,14 +169,14 @@ func exactly(p Price, u Tokens, tier string) NanoUSD {
 
 func TestCostIsExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		p, tier := drawPrice(t), tierNames.Draw(t, "tier")
+		p, at := drawPrice(t), Terms{tierNames.Draw(t, "tier"), speeds.Draw(t, "speed"), geos.Draw(t, "geo")}
 		each := func(kind string) int64 { return amounts.Draw(t, kind) }
 		u := Tokens{
 			Input: each("input"), CacheRead: each("read"), CacheWrite5m: each("5m"), CacheWrite1h: each("1h"),
-			Output: each("output"), InputAudio: each("audio"), OutputAudio: each("spoken"), InputImage: each("image"),
+			Output: each("output"), InputAudio: each("audio"), OutputAudio: each("spoken"), InputImage: each("image"), OutputImage: each("drawn"),
 			WebSearches: each("searches"),
 		}
-		if got, want := p.Cost(u, tier), exactly(p, u, tier); got != want {
+		if got, want := p.Cost(u, at), exactly(p, u, at); got != want {
 			t.Fatalf("got %d, want %d", got, want)
 		}
 	})
@@ -152,7 +191,8 @@ func TestMostIsNeverPassed(t *testing.T) {
 		ask := Ask{
 			Prompt: upTo("prompt", 20_000), Output: upTo("output", 20_000), WebSearches: upTo("searches", 5),
 			InputAudio: rapid.Bool().Draw(t, "hears"), InputImage: rapid.Bool().Draw(t, "sees"),
-			OutputAudio: rapid.Bool().Draw(t, "speaks"), Tier: tierNames.Draw(t, "asked"),
+			OutputAudio: rapid.Bool().Draw(t, "speaks"), OutputImage: rapid.Bool().Draw(t, "draws"),
+			Terms: Terms{tierNames.Draw(t, "asked"), speeds.Draw(t, "speed"), geos.Draw(t, "geo")},
 		}
 		var u Tokens
 		left := ask.Prompt
@@ -167,6 +207,7 @@ func TestMostIsNeverPassed(t *testing.T) {
 		u.CacheRead, u.CacheWrite5m, u.CacheWrite1h = take("read", true), take("5m", true), take("1h", true)
 		u.InputAudio, u.InputImage, u.Input = take("audio", ask.InputAudio), take("image", ask.InputImage), take("input", true)
 		left = ask.Output
+		u.OutputImage = take("drawn", ask.OutputImage)
 		u.OutputAudio, u.Output = take("spoken", ask.OutputAudio), take("text", true)
 		u.WebSearches = upTo("searched", ask.WebSearches)
 
@@ -174,8 +215,15 @@ func TestMostIsNeverPassed(t *testing.T) {
 		if ask.Tier == "" || ask.Tier == "auto" {
 			answered = tierNames.Draw(t, "answered")
 		}
-		if cost, most := p.Cost(u, answered), p.Most(ask); cost > most {
-			t.Fatalf("%+v at %q costs %d, more than %d", u, answered, cost, most)
+		at := Terms{answered, ask.Speed, ask.Geo}
+		if ask.Geo == "" {
+			at.Geo = geos.Draw(t, "where")
+		}
+		if rapid.Bool().Draw(t, "no faster") {
+			at.Speed = "standard"
+		}
+		if cost, most := p.Cost(u, at), p.Most(ask); cost > most {
+			t.Fatalf("%+v at %+v costs %d, more than %d", u, at, cost, most)
 		}
 	})
 }
@@ -184,21 +232,21 @@ func TestMostAsksForNoMoreThanItMust(t *testing.T) {
 	p := Price{
 		Rates: Rates{Input: 1_000_000, Output: 2_000_000, InputAudio: 50_000_000, OutputAudio: 60_000_000, InputImage: 3_000_000},
 		Above: []Step{{1000, Rates{Input: 2_000_000, Output: 4_000_000}}},
-		Tiers: []ServiceTier{{"flex", 500_000_000}, {"priority", 2_000_000_000}},
+		Tiers: []Times{{"flex", 500_000_000}, {"priority", 2_000_000_000}},
 	}
 	for name, c := range map[string]struct {
 		ask  Ask
 		want NanoUSD
 	}{
-		"text":                       {Ask{Prompt: 1000, Output: 10, Tier: "default"}, 1020},
-		"long":                       {Ask{Prompt: 1001, Output: 10, Tier: "default"}, 2042},
-		"images":                     {Ask{Prompt: 10, InputImage: true, Tier: "default"}, 30},
-		"flex may be out of room":    {Ask{Prompt: 10, Tier: "flex"}, 10},
-		"priority":                   {Ask{Prompt: 10, Tier: "priority"}, 20},
-		"the provider may choose":    {Ask{Prompt: 10, Tier: "auto"}, 20},
+		"text":                       {Ask{Prompt: 1000, Output: 10, Terms: Terms{Tier: "default"}}, 1020},
+		"long":                       {Ask{Prompt: 1001, Output: 10, Terms: Terms{Tier: "default"}}, 2042},
+		"images":                     {Ask{Prompt: 10, InputImage: true, Terms: Terms{Tier: "default"}}, 30},
+		"flex may be out of room":    {Ask{Prompt: 10, Terms: Terms{Tier: "flex"}}, 10},
+		"priority":                   {Ask{Prompt: 10, Terms: Terms{Tier: "priority"}}, 20},
+		"the provider may choose":    {Ask{Prompt: 10, Terms: Terms{Tier: "auto"}}, 20},
 		"nothing was said":           {Ask{Prompt: 10}, 20},
-		"a tier that has no price":   {Ask{Prompt: 10, Tier: "turbo"}, 20},
-		"spoken, and answered aloud": {Ask{Prompt: 10, Output: 10, InputAudio: true, OutputAudio: true, Tier: "default"}, 1100},
+		"a tier that has no price":   {Ask{Prompt: 10, Terms: Terms{Tier: "turbo"}}, 20},
+		"spoken, and answered aloud": {Ask{Prompt: 10, Output: 10, InputAudio: true, OutputAudio: true, Terms: Terms{Tier: "default"}}, 1100},
 	} {
 		if got := p.Most(c.ask); got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)

@@ -2,7 +2,10 @@
 // them. It decides nothing.
 package exchange
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // Operation is what the caller asked for.
 type Operation uint8
@@ -54,18 +57,23 @@ type Request struct {
 	Choices       int64 // n, at least 1
 	InputBytes    int64 // bytes of text in the prompt, tool schemas included, for the estimate
 	InputExtra    int64 // tokens known otherwise: images by formula, token ids as sent
-	Messages      int64
-	Tools         bool
-	JSONSchema    bool
-	Vision        bool
-	Audio         bool     // the prompt holds audio
-	AudioAnswer   bool     // the answer may be spoken
-	WebSearches   int64    // that the provider may make, as far as it is known before
-	ServiceTier   string   // asked for; "" or auto leaves it to the provider
-	AllowDropped  []string // members of the body that may go where they cannot be honoured
-	Feature       string   // x-gw-feature, or metadata.feature
-	RunID         string   // x-gw-run-id, empty when none
-	UserSHA256    string   // of x-gw-user, safety_identifier, user or metadata.user; hex, empty when none
+	// Earlier names the turns before, which the provider keeps: an answer of the Responses API, or a conversation.
+	Earlier, Conversation string
+	Messages              int64
+	Tools                 bool
+	JSONSchema            bool
+	Vision                bool
+	Audio                 bool   // the prompt holds audio
+	AudioAnswer           bool   // the answer may be spoken
+	NoImages              bool   // the answer may hold none: models that draw do so unasked
+	WebSearches           int64  // that the provider may make, as far as it is known before
+	ServiceTier           string // asked for; "" or auto leaves it to the provider
+	Speed                 string // asked for of Anthropic, as its inference_geo
+	Geo                   string
+	AllowDropped          []string // members of the body that may go where they cannot be honoured
+	Feature               string   // x-gw-feature, or metadata.feature
+	RunID                 string   // x-gw-run-id, empty when none
+	UserSHA256            string   // of x-gw-user, safety_identifier, user or metadata.user; hex, empty when none
 }
 
 // Deployment is one place a model runs.
@@ -77,6 +85,7 @@ type Deployment struct {
 	APIVersion    string // azure, anthropic; empty for the one the adapter was made for
 	BaseURL       string // up to and without /chat/completions or /messages
 	Model         string // the provider's name
+	BaseModel     string // what stands behind a name that does not tell; empty where Model does
 	Credential    string // name, empty for none
 	Region        string
 	Account       string
@@ -88,6 +97,9 @@ type Deployment struct {
 	// Pools are the limits rented from the provider. An attempt draws on all of them.
 	Pools []*Resource
 }
+
+// Base is the model that decides what a deployment can do and how it is asked for it.
+func (d *Deployment) Base() string { return cmp.Or(d.BaseModel, d.Model) }
 
 // Timeouts are the deadlines of one attempt. None is zero.
 type Timeouts struct {
@@ -113,5 +125,11 @@ type Usage struct {
 	Tokens
 	Source      UsageSource
 	ServiceTier string // as the provider answered, empty when it named none
+	Speed       string // the same of Anthropic's speed
+	Geo         string // and of its inference_geo
+	Answer      string // the id of a Responses API's answer, by which the next request may name it
 	Raw         string // the provider's usage as it stood, JSON; empty when there was none or it was longer than 4 KiB
 }
+
+// Terms are what the provider says it served under.
+func (u Usage) Terms() Terms { return Terms{u.ServiceTier, u.Speed, u.Geo} }

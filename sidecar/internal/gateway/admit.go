@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
@@ -84,18 +85,28 @@ func (g *Gateway) neverFits(f *flow, needs []lease.Need) *refusal {
 	return nil
 }
 
-// priced leaves the candidates that have a price, or are configured to be served without.
+// priced leaves the candidates that have a price, or are configured to be served without. A speed or a geography that a
+// price does not list may cost many times as much, and cannot be had for it. A tier can: see docs/prices.md.
 func (g *Gateway) priced(f *flow) *refusal {
-	kept := f.targets[:0:0]
+	kept, dear := f.targets[:0:0], ""
 	for _, t := range f.targets {
-		if _, _, ok := f.rules.Price(f.began, t.Deployment); !ok && !t.Deployment.Unpriced {
+		p, _, ok := f.rules.Price(f.began, t.Deployment)
+		if !ok && !t.Deployment.Unpriced {
 			g.Metrics.Unpriced.Inc()
 			g.Log.Error("deployment without a price is not used", zap.String("deployment", t.Deployment.ID))
 			continue
 		}
+		if member, _ := p.Unknown(exchange.Terms{Speed: f.req.Speed, Geo: f.req.Geo}); ok && member != "" {
+			dear = member
+			continue
+		}
 		kept = append(kept, t)
 	}
-	if len(kept) == 0 {
+	switch {
+	case len(kept) > 0:
+	case dear != "":
+		return notSold(f.alias.Name, dear)
+	default:
 		return noCandidate(f.alias.Name, "none of its deployments has a price in force")
 	}
 	f.targets = kept
@@ -114,8 +125,8 @@ func (g *Gateway) size(f *flow) reservation {
 	}
 	cost := func(output int64) (most exchange.NanoUSD) {
 		ask := exchange.Ask{
-			Prompt: r.input, Output: output, WebSearches: f.req.WebSearches, Tier: f.req.ServiceTier,
-			InputAudio: f.req.Audio, InputImage: f.req.Vision, OutputAudio: f.req.AudioAnswer,
+			Prompt: r.input, Output: output, WebSearches: f.req.WebSearches, Terms: f.asked(),
+			InputAudio: f.req.Audio, InputImage: f.req.Vision, OutputAudio: f.req.AudioAnswer, OutputImage: !f.req.NoImages,
 		}
 		for _, t := range f.targets {
 			p, _, _ := f.rules.Price(f.began, t.Deployment)
@@ -224,14 +235,31 @@ func (g *Gateway) settle(f *flow, u exchange.Usage, cost exchange.NanoUSD) {
 	if u.Source != exchange.FromProvider || f.req.Operation == exchange.CountTokens {
 		return
 	}
-	g.Estimate.LearnInput(f.target.ID, f.input, u.Prompt())
+	g.earlier.learn(u.Answer, u.Total())
+	g.earlier.learn(f.req.Conversation, u.Total())
+	if !f.unseen {
+		g.Estimate.LearnInput(f.target.ID, f.input, u.Prompt())
+	}
 	if f.req.Operation == exchange.Chat {
 		g.Estimate.LearnOutput(f.series(), u.Completion())
 	}
 }
 
-// price of what an attempt used, at now and at the tier that the provider says it served it on.
+// price of what an attempt used, at a time and under the terms that the provider says it served it on.
 func (f *flow) price(at time.Time, d *exchange.Deployment, u exchange.Usage) (exchange.NanoUSD, string) {
 	p, version, _ := f.rules.Price(at, d)
-	return p.Cost(u.Tokens, u.ServiceTier), version
+	return p.Cost(u.Tokens, f.terms(u)), version
+}
+
+// asked are the terms that the request asks for.
+func (f *flow) asked() exchange.Terms {
+	return exchange.Terms{Tier: f.req.ServiceTier, Speed: f.req.Speed, Geo: f.req.Geo}
+}
+
+// terms are those that the provider says it served under. Of speed and geography the request's own hold where it says
+// nothing, as it does of what it did not come to: nobody is served otherwise than was asked in silence.
+func (f *flow) terms(u exchange.Usage) exchange.Terms {
+	at := u.Terms()
+	at.Speed, at.Geo = cmp.Or(at.Speed, f.req.Speed), cmp.Or(at.Geo, f.req.Geo)
+	return at
 }

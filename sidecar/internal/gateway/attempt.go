@@ -67,6 +67,8 @@ func (g *Gateway) tryAll(f *flow) (no *refusal, exhausted bool) {
 		call, no := g.prepare(f, c.Deployment)
 		switch {
 		case no == nil:
+		case no.Kind == exchange.FailCancelled:
+			return f.cancelled(), false
 		case no.Kind.Failover():
 			if unfit == nil || unfit.Kind == exchange.FailUnsupported { // our own faults come before the caller's
 				unfit = no
@@ -92,7 +94,7 @@ func (g *Gateway) tryAll(f *flow) (no *refusal, exhausted bool) {
 		switch {
 		case failure == nil:
 			return nil, false
-		case failure.Kind == exchange.FailCancelled:
+		case failure.Kind == exchange.FailCancelled, f.cancel.Cancelled():
 			return f.cancelled(), false
 		case !failure.Kind.Failover():
 			return upstreamFailed(f, failure), false
@@ -161,7 +163,7 @@ func (g *Gateway) prepare(f *flow, d *exchange.Deployment) (adapter.Call, *excha
 	default:
 		call, no := ad.Request(&f.req, d, secret)
 		if no == nil {
-			no = g.Credentials.Authorize(time.Now(), d, secret, &call, hostOf(d.BaseURL))
+			no = g.Credentials.Authorize(&f.cancel, time.Now(), d, secret, &call, hostOf(d.BaseURL))
 		}
 		if no == nil || no.Kind != exchange.FailCredential {
 			return call, no
@@ -230,6 +232,14 @@ func (g *Gateway) adapterFor(f *flow, d *exchange.Deployment) (ad adapter.Adapte
 	return messages.Face{Adapter: ad}, false
 }
 
+// inChat is a param that a deployment's server named, by the name it has in chat.
+func (g *Gateway) inChat(f *flow, d *exchange.Deployment, param string) string {
+	if n, ok := g.Adapters[d.Provider].(adapter.Namer); ok && param != "" && f.req.Body != nil {
+		return n.Sent(&f.req, d, param)
+	}
+	return param
+}
+
 // try is one attempt at one deployment. It returns nil once the answer is on its way to the caller.
 func (g *Gateway) try(f *flow, d *exchange.Deployment, call adapter.Call) *exchange.Failure {
 	start, number := time.Now(), len(f.tried)+1
@@ -250,6 +260,7 @@ func (g *Gateway) try(f *flow, d *exchange.Deployment, call adapter.Call) *excha
 	}
 	g.hear(d, ans, failure, start)
 	if failure != nil {
+		failure.Param = g.inChat(f, d, failure.Param)
 		g.failRented(f, ans, failure)
 		g.Route.Report(time.Now(), d.ID, failure)
 		f.tried = append(f.tried, attempt{d.ID, failure.Kind, failure.Status, failure.Message})

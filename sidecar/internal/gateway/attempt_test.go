@@ -46,6 +46,9 @@ func TestWhatIsTriedNext(t *testing.T) {
 		"rate limited twice":      {failing(429), failing(429), []int64{1, 1}, 429, "upstream_rate_limited", nil, "true", "1"},
 		"the caller's fault":      {refusing(`"param":"messages"`), fine, []int64{1, 0}, 400, "invalid_value", []string{"a request"}, "false", ""},
 		"the content":             {refusing(`"code":"content_policy_violation"`), fine, []int64{1, 0}, 400, "content_policy_violation", nil, "false", ""},
+		"gave up waiting":         {failing(504), nil, []int64{3}, 504, "upstream_timeout", nil, "false", ""},
+		"too large for it":        {failing(413), fine, []int64{1, 0}, 413, "request_too_large", nil, "false", ""},
+		"not built in":            {failing(501), fine, []int64{1, 1}, 200, "", nil, "", ""},
 		"our key":                 {failing(401), fine, []int64{1, 1}, 200, "", nil, "", ""},
 		"our keys":                {failing(401), failing(403), []int64{1, 1}, 502, "upstream_misconfigured", []string{"a misconfigured", "b misconfigured"}, "false", ""},
 		"no such model":           {failing(404), nil, []int64{1}, 502, "upstream_misconfigured", nil, "false", ""},
@@ -94,6 +97,14 @@ func TestWhatIsTriedNext(t *testing.T) {
 				t.Errorf("%d reservations are open", open)
 			}
 		})
+	}
+}
+
+// TestInnerError: what a provider's filter found is not lost on the way.
+func TestInnerError(t *testing.T) {
+	a := newRig(t, []*provider{{id: "a", answer: refusing(`"code":"content_filter","innererror":{"code":"x","content_filter_result":{"hate":{"filtered":true}}}`)}}, limited(100, 100_000, 50_000, 1_000_000_000_000)).chat(hello)
+	if !a.get("error.innererror.content_filter_result.hate.filtered").Bool() || a.get("error.code").Str != "content_filter" {
+		t.Errorf("%d %s", a.status, a.body)
 	}
 }
 
@@ -350,5 +361,38 @@ func TestEndUserIsHashed(t *testing.T) {
 	r.chat(hello)
 	if strings.Contains(p.lastBody(), "metadata") {
 		t.Errorf("%s", p.lastBody())
+	}
+}
+
+// TestOldAzureStatesNoUsage: a version of Azure's API from before stream_options is not sent any, however it is asked for, and
+// its stream is settled by what was delivered.
+func TestOldAzureStatesNoUsage(t *testing.T) {
+	for name, body := range map[string]string{
+		"nobody asked":     with(`"stream":true`),
+		"the caller asked": with(`"stream":true,"stream_options":{"include_usage":true}`),
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &provider{id: "a", dialect: "azure", model: "gpt", answer: func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "text/event-stream")
+				_, _ = io.WriteString(w, `data: {"id":"c","choices":[{"index":0,"delta":{"role":"assistant","content":"hello there"},"finish_reason":null}]}`+"\n\n"+
+					`data: {"id":"c","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`+"\n\ndata: [DONE]\n\n")
+			}, change: func(d *quotav1.Deployment) { d.ApiVersion = "2024-06-01" }}
+			r := newRig(t, []*provider{p}, limited(100, 100_000, 50_000, allMoney))
+			a := r.chat(body)
+			if a.status != 200 || strings.Contains(p.lastBody(), "stream_options") {
+				t.Fatalf("%d %s: asked %s", a.status, a.body, p.lastBody())
+			}
+			r.eventually("it is settled", func() bool { return r.g.Lease.Stats().OpenHolds == 0 })
+			ev := r.attempts()
+			if len(ev) != 1 || ev[0].Get("source").Str != "estimate" || ev[0].Get("tokens.output").Int() <= 0 || ev[0].Get("tokens.input").Int() <= 0 {
+				t.Fatalf("events %v", ev)
+			}
+			if left, _, _, _ := r.g.Lease.Remaining(teamMoney); left != allMoney-ev[0].Get("cost_nano").Int() {
+				t.Errorf("%d of the budget is gone, the event says %s", allMoney-left, ev[0].Get("cost_nano").Raw)
+			}
+			if told := strings.Contains(a.body, `"estimated":true`); told != strings.Contains(body, "stream_options") {
+				t.Errorf("the caller is told of an estimate: %v: %s", told, a.body)
+			}
+		})
 	}
 }

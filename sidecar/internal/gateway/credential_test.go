@@ -1,10 +1,12 @@
 package gateway
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -50,6 +52,47 @@ func TestTokenTakenBack(t *testing.T) {
 	}
 }
 
+// TestCallerLeavesBeforeTheToken: who hangs up while a token is fetched is waited for no longer, no other deployment is
+// tried, and nothing of what was reserved stays.
+func TestCallerLeavesBeforeTheToken(t *testing.T) {
+	asked, answer := make(chan struct{}), make(chan struct{})
+	issuer := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		close(asked)
+		<-answer
+	}))
+	t.Cleanup(issuer.Close)
+	defer close(answer) // after all that is asked below
+	entra := func(d *quotav1.Deployment) { d.Credential = "entra" }
+	a := &provider{id: "a", dialect: "azure", model: "gpt", answer: fine, change: entra}
+	b := &provider{id: "b", answer: fine}
+	r := newRig(t, []*provider{a, b}, all(limited(100, 100_000, 50_000, allMoney), pooled(0, plenty)))
+	r.g.Policy.SetSecrets(&quotav1.Credentials{Items: []*quotav1.Credential{{Name: "entra", Secret: []byte(
+		`{"tenant_id":"t","client_id":"c","client_secret":"s","token_uri":"` + issuer.URL + `"}`)}}})
+	ctx, leave := context.WithCancel(t.Context())
+	go func() {
+		<-asked
+		leave()
+	}()
+	req, err := http.NewRequestWithContext(ctx, "POST", r.url+"/v1/chat/completions", strings.NewReader(hello))
+	r.must(err)
+	req.Header.Set("Authorization", "Bearer "+r.key)
+	if resp, err := http.DefaultClient.Do(req); err == nil {
+		_ = resp.Body.Close()
+		t.Fatal("answered")
+	}
+	r.eventually("the reservation is given back", func() bool { return r.g.Lease.Stats().OpenHolds == 0 })
+	if n := r.metric("sluice_refusals_total"); n != 1 {
+		t.Errorf("%v refusals are counted", n)
+	}
+	if left, _, _, _ := r.g.Lease.Remaining(teamMoney); left != allMoney {
+		t.Errorf("%d of the budget is gone", allMoney-left)
+	}
+	if n := a.calls.Load() + b.calls.Load(); n != 0 || len(r.attempts()) != 0 {
+		t.Errorf("%d calls, %d attempts", n, len(r.attempts()))
+	}
+	r.settled()
+}
+
 // TestNoTokenThenAnother: without a token the deployment is passed over.
 func TestNoTokenThenAnother(t *testing.T) {
 	issuer := httptest.NewServer(failing(401))
@@ -61,6 +104,33 @@ func TestNoTokenThenAnother(t *testing.T) {
 		`{"tenant_id":"t","client_id":"c","client_secret":"s","token_uri":"` + issuer.URL + `"}`)}}})
 	if got := r.chat(hello); got.status != 200 || a.calls.Load() != 0 || b.calls.Load() != 1 {
 		t.Errorf("%d, %d and %d calls: %s", got.status, a.calls.Load(), b.calls.Load(), got.body)
+	}
+}
+
+// TestParamInTheCallersWords: a member that went out under another name comes back under the caller's.
+func TestParamInTheCallersWords(t *testing.T) {
+	detail := func(param string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(422)
+			_, _ = io.WriteString(w, `{"object":"error","message":{"detail":[{"loc":["body","`+param+`"],"msg":"must be less"}]},"type":"invalid_request_error"}`)
+		}
+	}
+	for name, c := range map[string]struct{ vendor, dialect, theirs, members, want string }{
+		"renamed on the way":      {"mistral", "compatible", "random_seed", `"seed":-1`, "seed"},
+		"the caller's own word":   {"mistral", "compatible", "random_seed", `"random_seed":-1`, "random_seed"},
+		"nobody renamed it":       {"vllm", "compatible", "random_seed", `"seed":-1`, "random_seed"},
+		"the cap":                 {"mistral", "compatible", "max_tokens", `"max_completion_tokens":5`, "max_completion_tokens"},
+		"the cap, newly named":    {"", "openai", "max_completion_tokens", `"max_tokens":5`, "max_tokens"},
+		"who the user is":         {"vllm", "compatible", "safety_identifier", `"user":"u"`, "user"},
+		"something inside of one": {"mistral", "compatible", `random_seed","int`, `"seed":-1`, "seed.int"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &provider{id: "a", dialect: c.dialect, answer: detail(c.theirs), change: func(d *quotav1.Deployment) { d.Vendor = c.vendor }}
+			a := newRig(t, []*provider{p}, nil).chat(with(c.members))
+			if a.status != 400 || a.get("error.param").Str != c.want || p.calls.Load() != 1 {
+				t.Errorf("%d after %d calls, %s, want %s", a.status, p.calls.Load(), a.body, c.want)
+			}
+		})
 	}
 }
 

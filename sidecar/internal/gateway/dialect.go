@@ -96,6 +96,9 @@ func (r *refusal) appendDetails(b []byte) []byte {
 	if !r.resetsAt.IsZero() {
 		b = appendString(append(b, `,"resets_at":`...), r.resetsAt.UTC().Format(time.RFC3339))
 	}
+	if r.inner != "" {
+		b = append(append(b, `,"innererror":`...), r.inner...)
+	}
 	if len(r.attempts) == 0 {
 		return b
 	}

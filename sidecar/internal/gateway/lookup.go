@@ -121,6 +121,7 @@ type usageTokens struct {
 	InputAudio   int64 `json:"input_audio"`
 	OutputAudio  int64 `json:"output_audio"`
 	InputImage   int64 `json:"input_image"`
+	OutputImage  int64 `json:"output_image"`
 	WebSearches  int64 `json:"web_searches"`
 }
 
@@ -181,7 +182,8 @@ func rowOf(r *quotav1.UsageRow, groupBy []string) usageRow {
 		Cost: appendUSD(nil, exchange.NanoUSD(r.GetCostNano())),
 		Tokens: usageTokens{
 			t.GetInput(), t.GetCacheRead(), t.GetCacheWrite_5M(), t.GetCacheWrite_1H(), t.GetOutput(), t.GetReasoning(),
-			t.GetInputAudio(), t.GetOutputAudio(), t.GetInputImage(), t.GetWebSearches(),
+			t.GetInputAudio(), t.GetOutputAudio(), t.GetInputImage(), t.GetOutputImage(),
+			t.GetWebSearches(),
 		},
 	}
 	at := time.UnixMilli(r.GetHourMs()).UTC()

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"encoding/base64"
 	"fmt"
 	"io"
 	"net/http"
@@ -8,6 +9,7 @@ import (
 	"testing"
 
 	quotav1 "github.com/sluice-gateway/sluice/proto/gen/quota/v1"
+	"github.com/sluice-gateway/sluice/sidecar/internal/estimate"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
@@ -64,9 +66,14 @@ func TestMessagesNative(t *testing.T) {
 // TestNativeOnly: what chat cannot say goes only where the Messages API is spoken.
 func TestNativeOnly(t *testing.T) {
 	c := &anthropicServer{}
-	other := &provider{id: "other", answer: fine}
+	var head http.Header
+	other := &provider{id: "other", answer: func(w http.ResponseWriter, q *http.Request) {
+		head = q.Header
+		fine(w, q)
+	}}
 	r := newRig(t, []*provider{other, anthropicAt(c)}, nil)
-	if a := r.messages(greeting); a.status != 200 || a.header.Get("x-gw-deployment") != "other" || a.get("content.0.text").Str != "hello" {
+	if a := r.messages(greeting, "anthropic-version", "2026-10-21", "anthropic-beta", "context-1m-2025-08-07"); a.status != 200 ||
+		len(head.Values("anthropic-beta")) > 0 || len(head.Values("anthropic-version")) > 0 || a.header.Get("x-gw-deployment") != "other" || a.get("content.0.text").Str != "hello" {
 		t.Errorf("by way of chat: %d %s", a.status, a.body)
 	}
 	special := strings.Replace(greeting, `"content":"hi"`, `"content":[{"type":"document","source":{"type":"url","url":"https://a.test/b.pdf"}}]`, 1)
@@ -182,14 +189,14 @@ func TestPeekMessages(t *testing.T) {
 		!r.JSONSchema || !r.Vision || r.Thinking != 2048 || r.Messages != 1 || r.InputExtra != imageTokens || r.InputBytes < 60 {
 		t.Errorf("%+v", r)
 	}
-	pdf := strings.Repeat("A", 2*documentBytes)
+	pdf := base64.StdEncoding.EncodeToString([]byte("%PDF-1.4 << /Type /Page >> << /Type /Page >>"))
 	for blocks, want := range map[string]int64{
-		fmt.Sprintf(`{"type":"document","source":{"type":"base64","data":%q}}`, pdf):                                   3 * documentTokens,
-		`{"type":"document","source":{"type":"base64","data":"AA=="}}`:                                                 documentTokens,
-		`{"type":"document","source":{"type":"url","url":"https://a.test/b.pdf"}}`:                                     unseenTokens,
+		fmt.Sprintf(`{"type":"document","source":{"type":"base64","media_type":"application/pdf","data":%q}}`, pdf):    6_000,
+		`{"type":"document","source":{"type":"base64","media_type":"text/plain","data":"QUJDRA=="}}`:                   0,
+		`{"type":"document","source":{"type":"url","url":"https://a.test/b.pdf"}}`:                                     estimate.UnseenTokens,
 		`{"type":"document","source":{"type":"content","content":[{"type":"image"},{"type":"text","text":"x"}]}}`:      imageTokens,
 		`{"type":"document","source":{"type":"text","data":"x"}}`:                                                      0,
-		`{"type":"tool_result","tool_use_id":"t","content":[{"type":"image"},{"type":"document","source":{"a":"b"}}]}`: imageTokens + unseenTokens,
+		`{"type":"tool_result","tool_use_id":"t","content":[{"type":"image"},{"type":"document","source":{"a":"b"}}]}`: imageTokens + estimate.UnseenTokens,
 		`{"type":"tool_result","tool_use_id":"t","content":"x"}`:                                                       0,
 	} {
 		if r := peeked(content(blocks)); r.InputExtra != want || r.InputBytes > 200 {

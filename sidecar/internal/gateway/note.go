@@ -92,7 +92,7 @@ func protoTokens(t exchange.Tokens) *usagev1.Tokens {
 	return &usagev1.Tokens{
 		Input: t.Input, CacheRead: t.CacheRead, CacheWrite_5M: t.CacheWrite5m, CacheWrite_1H: t.CacheWrite1h,
 		Output: t.Output, Reasoning: t.Reasoning, InputAudio: t.InputAudio, OutputAudio: t.OutputAudio,
-		InputImage: t.InputImage, WebSearches: t.WebSearches,
+		InputImage: t.InputImage, OutputImage: t.OutputImage, WebSearches: t.WebSearches,
 	}
 }
 
@@ -107,7 +107,7 @@ func rawUsage(raw string) []byte {
 }
 
 // knowPrice tells of what nobody has stated a price for: a deployment that serves all the same, counted at nothing, and a
-// service tier, counted at the usual one.
+// service tier, speed or geography, counted as the usual one.
 func (g *Gateway) knowPrice(f *flow, at time.Time, e ended) {
 	p, _, ok := f.rules.Price(at, e.d)
 	if !ok {
@@ -118,10 +118,11 @@ func (g *Gateway) knowPrice(f *flow, at time.Time, e ended) {
 		}
 		return
 	}
-	if p.Knows(e.usage.ServiceTier) {
+	member, word := p.Unknown(f.terms(e.usage))
+	if member == "" {
 		return
 	}
 	g.Metrics.UnpricedTiers.WithLabelValues(e.d.ID).Inc()
-	g.Log.Warn("a service tier has no price: counted as the usual one", zap.String("deployment", e.d.ID),
-		zap.String("service_tier", clip(e.usage.ServiceTier)), zap.String("request_id", f.req.ID))
+	g.Log.Warn("what a deployment served has no price: counted as the usual", zap.String("deployment", e.d.ID),
+		zap.String("member", member), zap.String("value", clip(word)), zap.String("request_id", f.req.ID))
 }

@@ -91,6 +91,7 @@ var decisive = map[string]bool{
 	"model": true, "messages": true, "stream": true, "stream_options": true, "max_tokens": true,
 	"max_completion_tokens": true, "n": true, "tools": true, "functions": true, "input": true,
 	"max_output_tokens": true, "background": true, "service_tier": true, "modalities": true, "web_search_options": true,
+	"speed": true, "inference_geo": true, "previous_response_id": true, "conversation": true,
 }
 
 // folded is a name as servers see it that do not tell capitals apart, such as those in Go. A long s is an s to them.
@@ -215,11 +216,7 @@ func peekMessage(r *exchange.Request, m gjson.Result) {
 		v.ForEach(func(_, part gjson.Result) bool {
 			switch part.Get("type").Str {
 			case "file":
-				if data := part.Get("file.file_data").Raw; data != "" {
-					r.InputExtra += fileTokens(len(data))
-				} else {
-					r.InputExtra += unseenTokens
-				}
+				peekFile(r, part.Get("file.file_data").Str)
 			case "image_url":
 				r.Vision = true
 				r.InputExtra += imageTokens

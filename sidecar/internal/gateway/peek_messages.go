@@ -3,21 +3,31 @@ package gateway
 import (
 	"strings"
 
+	"github.com/sluice-gateway/sluice/sidecar/internal/estimate"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 	"github.com/tidwall/gjson"
 )
 
-const (
-	// documentTokens is what each begun documentBytes of a file's base64 are taken for: a page or so of a PDF, as text and
-	// as a picture.
-	documentTokens = 3_000
-	documentBytes  = 64 << 10
-	// unseenTokens is what a file is taken for that the provider fetches itself.
-	unseenTokens = 20_000
-)
+// peekDocument measures a document in base64.
+func peekDocument(r *exchange.Request, media, data string) {
+	tokens, text := estimate.Document(media, data)
+	r.InputExtra += tokens
+	r.InputBytes += text
+}
 
-// fileTokens is what a file of so many bytes of base64 is taken for.
-func fileTokens(bytes int) int64 { return (int64(bytes)/documentBytes + 1) * documentTokens }
+// peekFile measures a file by its data URL, which is empty when the provider is to fetch it.
+func peekFile(r *exchange.Request, url string) {
+	head, data, ok := strings.Cut(url, ",")
+	if !ok {
+		head, data = "", url // base64 alone
+	}
+	media, _, _ := strings.Cut(strings.TrimPrefix(head, "data:"), ";")
+	if data == "" {
+		r.InputExtra += estimate.UnseenTokens
+		return
+	}
+	peekDocument(r, media, data)
+}
 
 // peekClaude reads a member of a Messages request.
 func peekClaude(r *exchange.Request, name string, v gjson.Result) (bad *badField) {
@@ -60,11 +70,11 @@ func peekBlocks(r *exchange.Request, v gjson.Result) {
 			r.Vision = true
 			r.InputExtra += imageTokens
 		case kind == "document" && source.Get("type").Str == "base64":
-			r.InputExtra += fileTokens(len(source.Get("data").Raw))
+			peekDocument(r, source.Get("media_type").Str, source.Get("data").Str)
 		case kind == "document" && source.Get("type").Str == "content":
 			peekBlocks(r, source.Get("content"))
 		case kind == "document" && source.Get("type").Str != "text", kind == "container_upload":
-			r.InputExtra += unseenTokens
+			r.InputExtra += estimate.UnseenTokens
 		case kind == "tool_result", strings.HasSuffix(kind, "_tool_result"):
 			peekBlocks(r, b.Get("content"))
 		default:

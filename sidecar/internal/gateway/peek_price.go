@@ -19,6 +19,14 @@ func peekPrice(r *exchange.Request, name string, v gjson.Result) {
 	switch name {
 	case "service_tier":
 		r.ServiceTier = v.Str
+	case "speed": // of Anthropic alone; to others it is a member that nobody knows
+		if r.Dialect == exchange.MessagesDialect {
+			r.Speed = v.Str
+		}
+	case "inference_geo":
+		if r.Dialect == exchange.MessagesDialect {
+			r.Geo = v.Str
+		}
 	case "tools":
 		v.ForEach(func(_, tool gjson.Result) bool {
 			if strings.HasPrefix(tool.Get("type").Str, "web_search") {
@@ -31,8 +39,10 @@ func peekPrice(r *exchange.Request, name string, v gjson.Result) {
 			r.WebSearches++
 		}
 	case "modalities":
+		r.NoImages = v.IsArray()
 		v.ForEach(func(_, m gjson.Result) bool {
 			r.AudioAnswer = r.AudioAnswer || m.Str == "audio"
+			r.NoImages = r.NoImages && m.Str != "image"
 			return true
 		})
 	}

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
@@ -24,6 +25,10 @@ func peekResponses(r *exchange.Request, name string, v gjson.Result) (bad *badFi
 		if v.Type != gjson.False && v.Type != gjson.Null {
 			bad = &badField{name, "background must be false: nobody could be told what it cost"}
 		}
+	case "previous_response_id":
+		r.Earlier = v.Str
+	case "conversation":
+		r.Earlier, r.Conversation = cmp.Or(v.Str, v.Get("id").Str), cmp.Or(v.Str, v.Get("id").Str)
 	case "reasoning":
 		r.Thinking = adapter.ThinkingTokens(v.Get("effort").Str)
 	case "tools":
@@ -53,6 +58,11 @@ func peekItems(r *exchange.Request, v gjson.Result) *badField {
 			return false
 		}
 		r.Messages++
+		if item.Get("type").Str == "image_generation_call" { // that an earlier answer drew
+			r.Vision = true
+			r.InputExtra += imageTokens
+			return true
+		}
 		item.ForEach(func(k, m gjson.Result) bool {
 			if (k.Str == "content" || k.Str == "output") && m.IsArray() {
 				m.ForEach(func(_, part gjson.Result) bool {
@@ -76,11 +86,7 @@ func peekPart(r *exchange.Request, part gjson.Result) {
 		r.Vision = true
 		r.InputExtra += imageTokens
 	case "input_file":
-		if data := part.Get("file_data").Raw; data != "" {
-			r.InputExtra += fileTokens(len(data))
-		} else {
-			r.InputExtra += unseenTokens
-		}
+		peekFile(r, part.Get("file_data").Str)
 	default:
 		r.InputBytes += int64(len(part.Raw))
 	}

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"encoding/base64"
 	"strings"
 	"testing"
 
@@ -131,6 +132,20 @@ func TestUSD(t *testing.T) {
 	} {
 		if got := usd(n); got != want {
 			t.Errorf("%d: got %s, want %s", n, got, want)
+		}
+	}
+}
+
+// TestDocumentsAreMeasured: a PDF is taken for its pages, in callers' words of either of OpenAI's APIs.
+func TestDocumentsAreMeasured(t *testing.T) {
+	pdf := "data:application/pdf;base64," + base64.StdEncoding.EncodeToString([]byte("%PDF-1.4 << /Type /Page >> << /Type /Page >> "))
+	for name, r := range map[string]exchange.Request{
+		"chat": {Operation: exchange.Chat, Body: []byte(`{"model":"m","messages":[{"role":"user","content":[{"type":"file","file":{"filename":"a.pdf","file_data":"` + pdf + `"}}]}]}`)},
+		"responses": {Operation: exchange.Chat, Dialect: exchange.ResponsesDialect,
+			Native: []byte(`{"model":"m","input":[{"role":"user","content":[{"type":"input_file","file_data":"` + strings.ReplaceAll(pdf, "/", `\/`) + `"}]}]}`)},
+	} {
+		if bad := peek(&r); bad != nil || r.InputExtra != 6_000 || r.InputBytes > 100 {
+			t.Errorf("%s: %+v, %d tokens, %d bytes", name, bad, r.InputExtra, r.InputBytes)
 		}
 	}
 }

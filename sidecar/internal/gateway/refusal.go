@@ -36,6 +36,7 @@ type refusal struct {
 	resetsAt time.Time
 	attempts []attempt
 	numbers  bool
+	inner    string // the provider's innererror, a JSON object; "" for none
 }
 
 const (
@@ -222,8 +223,12 @@ func upstreamFailed(fl *flow, f *exchange.Failure) *refusal {
 	switch f.Kind {
 	case exchange.FailRequest, exchange.FailContext, exchange.FailPolicy, exchange.FailUnsupported:
 		r.status, r.kind, r.code, r.param, r.retry = 400, typeInvalid, f.Code, asSent(&fl.req, f.Param), false
+		r.inner = f.Inner
 		if f.Status == fasthttp.StatusRequestEntityTooLarge {
 			r.status = f.Status
+		}
+		if r.code == "" && r.status == fasthttp.StatusRequestEntityTooLarge {
+			r.code = "request_too_large"
 		}
 		if r.code == "" {
 			r.code = map[exchange.FailureKind]string{
@@ -237,6 +242,9 @@ func upstreamFailed(fl *flow, f *exchange.Failure) *refusal {
 		r.after, r.retry = max(r.after, time.Second), !f.Final
 	case exchange.FailOverloaded:
 		r.status, r.code = 503, "upstream_overloaded"
+		if f.Status == fasthttp.StatusGatewayTimeout { // it gave up waiting itself
+			r.status, r.code = 504, "upstream_timeout"
+		}
 		r.after = max(r.after, time.Second)
 	case exchange.FailTimeout:
 		r.status, r.code = 504, "upstream_timeout"
@@ -255,7 +263,7 @@ func upstreamFailed(fl *flow, f *exchange.Failure) *refusal {
 	return r
 }
 
-// asSent is a member's name as the caller wrote it: the cap on output has two names, and providers know one.
+// asSent is a member's name as the caller wrote it: some have two names, and providers know one.
 func asSent(r *exchange.Request, param string) string {
 	switch r.Dialect {
 	case exchange.MessagesDialect:
@@ -263,18 +271,30 @@ func asSent(r *exchange.Request, param string) string {
 	case exchange.ResponsesDialect:
 		return responses.Param(param)
 	}
-	const old, now = "max_tokens", "max_completion_tokens"
-	other := map[string]string{old: now, now: old}[param]
+	other := namesakes[param]
 	if other == "" || gjson.GetBytes(r.Body, param).Exists() || !gjson.GetBytes(r.Body, other).Exists() {
 		return param
 	}
 	return other
 }
 
+// namesakes are members that say the same.
+var namesakes = map[string]string{
+	"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens", "user": "safety_identifier", "safety_identifier": "user",
+}
+
 func breakersOpen(wait time.Duration) *refusal {
 	return &refusal{
 		status: 503, kind: typeServer, code: "upstream_unavailable", retry: true, after: min(wait, retryMax),
 		message: "every deployment of this model is failing; none is tried until it has had time to recover",
+	}
+}
+
+// notSold: what it would cost is not stated, so that nobody may have it.
+func notSold(alias, param string) *refusal {
+	return &refusal{
+		status: 400, kind: typeInvalid, code: "unsupported_parameter", param: param,
+		message: fmt.Sprintf("no deployment of %q has a price for this %s", alias, param),
 	}
 }
 

@@ -63,7 +63,7 @@ func (f *flow) appendRented(dst []lease.Need, d *exchange.Deployment, t exchange
 	c, claimant := countings[d.Provider], f.claimant()
 	for _, p := range d.Pools {
 		dst = append(dst, lease.Need{
-			Resource: p.ID, Name: claimant, Amount: c.amount(p.Kind, d.Model, t, f.outputCap()*f.req.Choices),
+			Resource: p.ID, Name: claimant, Amount: c.amount(p.Kind, d.Base(), t, f.outputCap()*f.req.Choices),
 		})
 	}
 	return dst

@@ -45,6 +45,7 @@ type Gateway struct {
 
 	running running
 	names   names
+	earlier earlier
 }
 
 // serve takes one request through the sidecar. A step that refuses ends the walk; whatever happened, finish settles
@@ -81,6 +82,7 @@ type flow struct {
 	targets   []exchange.Target
 
 	input     estimate.Input
+	unseen    bool // earlier turns are in the prompt that nobody knows the length of
 	user, run drawn
 	reserved  reservation
 	hold      lease.Hold

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/auth"
-	"github.com/sluice-gateway/sluice/sidecar/internal/estimate"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 	"github.com/sluice-gateway/sluice/sidecar/internal/policy"
 	"github.com/sluice-gateway/sluice/sidecar/internal/route"
@@ -66,7 +65,7 @@ func (g *Gateway) read(f *flow) *refusal {
 		return badBody(bad.param, bad.message)
 	}
 	f.req.Feature = clip(f.req.Feature)
-	f.input = estimate.Input{Bytes: f.req.InputBytes, Messages: f.req.Messages, Extra: f.req.InputExtra}
+	g.measure(f)
 	return nil
 }
 

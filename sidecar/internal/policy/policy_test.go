@@ -120,22 +120,25 @@ func TestPriceIsCompiledWhole(t *testing.T) {
 	snap := snapshot(7)
 	nano := func(n int64) *int64 { return &n }
 	snap.Prices[1].Prices = []*quotav1.Price{{
-		Name: "mid", Input: 10, Output: 20, InputAudio: nano(0), OutputAudio: nano(80), WebSearch: 5,
+		Name: "mid", Input: 10, Output: 20, InputAudio: nano(0), OutputAudio: nano(80), OutputImage: nano(90), WebSearch: 5,
 		Above: []*quotav1.PriceStep{
 			{Tokens: 200, Price: &quotav1.Price{Input: 30, InputImage: nano(7)}}, {Tokens: 100, Price: &quotav1.Price{Input: 20, Output: 25}},
 		},
-		ServiceTiers: []*quotav1.ServiceTier{{Name: "flex", TimesNano: 500_000_000}},
+		ServiceTiers:  []*quotav1.ServiceTier{{Name: "flex", TimesNano: 500_000_000}},
+		Speeds:        []*quotav1.ServiceTier{{Name: "fast", TimesNano: 6_000_000_000}},
+		InferenceGeos: []*quotav1.ServiceTier{{Name: "us", TimesNano: 1_100_000_000}},
 	}}
 	r := compiled(t, snap)
 	got, _, _ := r.Price(time.UnixMilli(millis(2026)), r.Alias("b").Targets[0].Deployment)
 	want := exchange.Price{
-		Rates:     exchange.Rates{Input: 10, Output: 20, OutputAudio: 80, InputImage: 10},
+		Rates:     exchange.Rates{Input: 10, Output: 20, OutputAudio: 80, InputImage: 10, OutputImage: 90},
 		WebSearch: 5,
 		Above: []exchange.Step{
-			{Tokens: 100, Rates: exchange.Rates{Input: 20, Output: 25, InputAudio: 20, OutputAudio: 25, InputImage: 20}},
+			{Tokens: 100, Rates: exchange.Rates{Input: 20, Output: 25, InputAudio: 20, OutputAudio: 25, InputImage: 20, OutputImage: 25}},
 			{Tokens: 200, Rates: exchange.Rates{Input: 30, InputAudio: 30, InputImage: 7}},
 		},
-		Tiers: []exchange.ServiceTier{{Name: "flex", Times: 500_000_000}},
+		Tiers:  []exchange.Times{{Name: "flex", Times: 500_000_000}},
+		Speeds: []exchange.Times{{Name: "fast", Times: 6_000_000_000}}, Geos: []exchange.Times{{Name: "us", Times: 1_100_000_000}},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
@@ -153,8 +156,8 @@ func TestPriceInForce(t *testing.T) {
 		ok      bool
 	}{
 		"before any":              {millis(2024) - 1, "", exchange.Price{}, false},
-		"the first, at once":      {millis(2024), "old", plain(exchange.Rates{Input: 1, CacheRead: 2, CacheWrite5m: 3, CacheWrite1h: 4, Output: 5, InputAudio: 1, OutputAudio: 5, InputImage: 1}), true},
-		"until the next":          {millis(2026) - 1, "old", plain(exchange.Rates{Input: 1, CacheRead: 2, CacheWrite5m: 3, CacheWrite1h: 4, Output: 5, InputAudio: 1, OutputAudio: 5, InputImage: 1}), true},
+		"the first, at once":      {millis(2024), "old", plain(exchange.Rates{Input: 1, CacheRead: 2, CacheWrite5m: 3, CacheWrite1h: 4, Output: 5, InputAudio: 1, OutputAudio: 5, InputImage: 1, OutputImage: 5}), true},
+		"until the next":          {millis(2026) - 1, "old", plain(exchange.Rates{Input: 1, CacheRead: 2, CacheWrite5m: 3, CacheWrite1h: 4, Output: 5, InputAudio: 1, OutputAudio: 5, InputImage: 1, OutputImage: 5}), true},
 		"the next":                {millis(2026), "new", plain(exchange.Rates{Input: 10, InputAudio: 10, InputImage: 10}), true},
 		"the newest for all time": {millis(2099), "new", plain(exchange.Rates{Input: 10, InputAudio: 10, InputImage: 10}), true},
 	} {

@@ -54,6 +54,7 @@ func Compile(s *quotav1.Snapshot) (*Rules, error) {
 		d := &exchange.Deployment{
 			ID: p.GetId(), Provider: p.GetProvider(), BaseURL: p.GetBaseUrl(), Model: p.GetModel(),
 			Vendor: p.GetVendor(), Project: p.GetProject(), APIVersion: p.GetApiVersion(),
+			BaseModel:  p.GetBaseModel(),
 			Credential: p.GetCredential(), Region: p.GetRegion(), Account: p.GetAccount(),
 			ContextTokens: p.GetContextTokens(), Capabilities: p.GetCapabilities(),
 			DataClasses: p.GetDataClasses(), PriceName: p.GetPrice(), Unpriced: p.GetUnpricedAllow(),
@@ -172,8 +173,13 @@ func compilePrice(p *quotav1.Price) exchange.Price {
 		out.Above = append(out.Above, exchange.Step{Tokens: s.GetTokens(), Rates: compileRates(s.GetPrice())})
 	}
 	slices.SortStableFunc(out.Above, func(a, b exchange.Step) int { return cmp.Compare(a.Tokens, b.Tokens) })
-	for _, t := range p.GetServiceTiers() {
-		out.Tiers = append(out.Tiers, exchange.ServiceTier{Name: t.GetName(), Times: t.GetTimesNano()})
+	out.Tiers, out.Speeds, out.Geos = compileTimes(p.GetServiceTiers()), compileTimes(p.GetSpeeds()), compileTimes(p.GetInferenceGeos())
+	return out
+}
+
+func compileTimes(list []*quotav1.ServiceTier) (out []exchange.Times) {
+	for _, t := range list {
+		out = append(out, exchange.Times{Name: t.GetName(), Times: t.GetTimesNano()})
 	}
 	return out
 }
@@ -195,6 +201,7 @@ func compileRates(p *quotav1.Price) exchange.Rates {
 		InputAudio:   or(p.InputAudio, p.GetInput()),
 		OutputAudio:  or(p.OutputAudio, p.GetOutput()),
 		InputImage:   or(p.InputImage, p.GetInput()),
+		OutputImage:  or(p.OutputImage, p.GetOutput()),
 	}
 }
 

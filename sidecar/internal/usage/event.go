@@ -90,6 +90,7 @@ func (rs rows) add(e *usagev1.Event) {
 	t.InputAudio += u.GetInputAudio()
 	t.OutputAudio += u.GetOutputAudio()
 	t.InputImage += u.GetInputImage()
+	t.OutputImage += u.GetOutputImage()
 	t.WebSearches += u.GetWebSearches()
 	r.CostNano += e.GetCostNano()
 }
@@ -97,7 +98,7 @@ func (rs rows) add(e *usagev1.Event) {
 // nothing says that nothing was used: no kind is above 0.
 func nothing(u *usagev1.Tokens) bool {
 	return u.GetInput()+u.GetCacheRead()+u.GetCacheWrite_5M()+u.GetCacheWrite_1H()+u.GetOutput()+
-		u.GetInputAudio()+u.GetOutputAudio()+u.GetInputImage()+u.GetWebSearches() == 0
+		u.GetInputAudio()+u.GetOutputAudio()+u.GetInputImage()+u.GetOutputImage()+u.GetWebSearches() == 0
 }
 
 // row finds or makes the row of an event in an account.

@@ -2964,7 +2964,9 @@ type Deployment struct {
 	// vertex: the project.
 	Project string `protobuf:"bytes,15,opt,name=project,proto3" json:"project,omitempty"`
 	// azure, anthropic: the version of the provider's API; empty for the newest that is known.
-	ApiVersion    string `protobuf:"bytes,16,opt,name=api_version,json=apiVersion,proto3" json:"api_version,omitempty"`
+	ApiVersion string `protobuf:"bytes,16,opt,name=api_version,json=apiVersion,proto3" json:"api_version,omitempty"`
+	// bedrock, vertex: the model that stands behind a name which does not tell, such as an ARN's; empty when model says it.
+	BaseModel     string `protobuf:"bytes,17,opt,name=base_model,json=baseModel,proto3" json:"base_model,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3111,6 +3113,13 @@ func (x *Deployment) GetApiVersion() string {
 	return ""
 }
 
+func (x *Deployment) GetBaseModel() string {
+	if x != nil {
+		return x.BaseModel
+	}
+	return ""
+}
+
 // PriceVersion is a price list; never edited once in force.
 type PriceVersion struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3201,7 +3210,13 @@ type Price struct {
 	// What a request costs whose prompt is longer, by tokens ascending. The last that is exceeded prices all of the request.
 	Above []*PriceStep `protobuf:"bytes,11,rep,name=above,proto3" json:"above,omitempty"`
 	// How many times the price a service tier costs, by name. A tier that is not named costs the price.
-	ServiceTiers  []*ServiceTier `protobuf:"bytes,12,rep,name=service_tiers,json=serviceTiers,proto3" json:"service_tiers,omitempty"`
+	ServiceTiers []*ServiceTier `protobuf:"bytes,12,rep,name=service_tiers,json=serviceTiers,proto3" json:"service_tiers,omitempty"`
+	// How many times the price Anthropic's speeds cost, on top of the tier. One that is not named is not sold.
+	Speeds []*ServiceTier `protobuf:"bytes,13,rep,name=speeds,proto3" json:"speeds,omitempty"`
+	// How many times the price it costs where the model may only run in one geography, on top of both.
+	InferenceGeos []*ServiceTier `protobuf:"bytes,14,rep,name=inference_geos,json=inferenceGeos,proto3" json:"inference_geos,omitempty"`
+	// Images in the answer. Absent: as output.
+	OutputImage   *int64 `protobuf:"varint,15,opt,name=output_image,json=outputImage,proto3,oneof" json:"output_image,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3320,6 +3335,27 @@ func (x *Price) GetServiceTiers() []*ServiceTier {
 	return nil
 }
 
+func (x *Price) GetSpeeds() []*ServiceTier {
+	if x != nil {
+		return x.Speeds
+	}
+	return nil
+}
+
+func (x *Price) GetInferenceGeos() []*ServiceTier {
+	if x != nil {
+		return x.InferenceGeos
+	}
+	return nil
+}
+
+func (x *Price) GetOutputImage() int64 {
+	if x != nil && x.OutputImage != nil {
+		return *x.OutputImage
+	}
+	return 0
+}
+
 // PriceStep is the price of requests with long prompts.
 type PriceStep struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3375,7 +3411,7 @@ func (x *PriceStep) GetPrice() *Price {
 	return nil
 }
 
-// ServiceTier is a provider's way to serve sooner or later, for more or less.
+// ServiceTier is a provider's way to serve sooner, later or elsewhere, for more or less.
 type ServiceTier struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// As the provider answers it, in lower case.
@@ -3756,7 +3792,7 @@ const file_quota_v1_quota_proto_rawDesc = "" +
 	"connect_ms\x18\x01 \x01(\x03R\tconnectMs\x12$\n" +
 	"\x0efirst_token_ms\x18\x02 \x01(\x03R\ffirstTokenMs\x12\x17\n" +
 	"\aidle_ms\x18\x03 \x01(\x03R\x06idleMs\x12\x19\n" +
-	"\btotal_ms\x18\x04 \x01(\x03R\atotalMs\"\xcf\x03\n" +
+	"\btotal_ms\x18\x04 \x01(\x03R\atotalMs\"\xee\x03\n" +
 	"\n" +
 	"Deployment\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
@@ -3778,11 +3814,13 @@ const file_quota_v1_quota_proto_rawDesc = "" +
 	"\x06vendor\x18\x0e \x01(\tR\x06vendor\x12\x18\n" +
 	"\aproject\x18\x0f \x01(\tR\aproject\x12\x1f\n" +
 	"\vapi_version\x18\x10 \x01(\tR\n" +
-	"apiVersion\"k\n" +
+	"apiVersion\x12\x1d\n" +
+	"\n" +
+	"base_model\x18\x11 \x01(\tR\tbaseModel\"k\n" +
 	"\fPriceVersion\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\"\n" +
 	"\rvalid_from_ms\x18\x02 \x01(\x03R\vvalidFromMs\x12'\n" +
-	"\x06prices\x18\x03 \x03(\v2\x0f.quota.v1.PriceR\x06prices\"\xdf\x03\n" +
+	"\x06prices\x18\x03 \x03(\v2\x0f.quota.v1.PriceR\x06prices\"\x85\x05\n" +
 	"\x05Price\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05input\x18\x02 \x01(\x03R\x05input\x12\x1d\n" +
@@ -3800,10 +3838,14 @@ const file_quota_v1_quota_proto_rawDesc = "" +
 	"web_search\x18\n" +
 	" \x01(\x03R\twebSearch\x12)\n" +
 	"\x05above\x18\v \x03(\v2\x13.quota.v1.PriceStepR\x05above\x12:\n" +
-	"\rservice_tiers\x18\f \x03(\v2\x15.quota.v1.ServiceTierR\fserviceTiersB\x0e\n" +
+	"\rservice_tiers\x18\f \x03(\v2\x15.quota.v1.ServiceTierR\fserviceTiers\x12-\n" +
+	"\x06speeds\x18\r \x03(\v2\x15.quota.v1.ServiceTierR\x06speeds\x12<\n" +
+	"\x0einference_geos\x18\x0e \x03(\v2\x15.quota.v1.ServiceTierR\rinferenceGeos\x12&\n" +
+	"\foutput_image\x18\x0f \x01(\x03H\x03R\voutputImage\x88\x01\x01B\x0e\n" +
 	"\f_input_audioB\x0f\n" +
 	"\r_output_audioB\x0e\n" +
-	"\f_input_image\"J\n" +
+	"\f_input_imageB\x0f\n" +
+	"\r_output_image\"J\n" +
 	"\tPriceStep\x12\x16\n" +
 	"\x06tokens\x18\x01 \x01(\x03R\x06tokens\x12%\n" +
 	"\x05price\x18\x02 \x01(\v2\x0f.quota.v1.PriceR\x05price\"@\n" +
@@ -3945,15 +3987,17 @@ var file_quota_v1_quota_proto_depIdxs = []int32{
 	35, // 37: quota.v1.PriceVersion.prices:type_name -> quota.v1.Price
 	36, // 38: quota.v1.Price.above:type_name -> quota.v1.PriceStep
 	37, // 39: quota.v1.Price.service_tiers:type_name -> quota.v1.ServiceTier
-	35, // 40: quota.v1.PriceStep.price:type_name -> quota.v1.Price
-	39, // 41: quota.v1.Credentials.items:type_name -> quota.v1.Credential
-	4,  // 42: quota.v1.QuotaService.Session:input_type -> quota.v1.SessionRequest
-	5,  // 43: quota.v1.QuotaService.Session:output_type -> quota.v1.SessionResponse
-	43, // [43:44] is the sub-list for method output_type
-	42, // [42:43] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	37, // 40: quota.v1.Price.speeds:type_name -> quota.v1.ServiceTier
+	37, // 41: quota.v1.Price.inference_geos:type_name -> quota.v1.ServiceTier
+	35, // 42: quota.v1.PriceStep.price:type_name -> quota.v1.Price
+	39, // 43: quota.v1.Credentials.items:type_name -> quota.v1.Credential
+	4,  // 44: quota.v1.QuotaService.Session:input_type -> quota.v1.SessionRequest
+	5,  // 45: quota.v1.QuotaService.Session:output_type -> quota.v1.SessionResponse
+	45, // [45:46] is the sub-list for method output_type
+	44, // [44:45] is the sub-list for method input_type
+	44, // [44:44] is the sub-list for extension type_name
+	44, // [44:44] is the sub-list for extension extendee
+	0,  // [0:44] is the sub-list for field type_name
 }
 
 func init() { file_quota_v1_quota_proto_init() }

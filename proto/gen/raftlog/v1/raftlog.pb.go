@@ -1956,14 +1956,16 @@ type UsageRow struct {
 	CostNano int64 `protobuf:"varint,17,opt,name=cost_nano,json=costNano,proto3" json:"cost_nano,omitempty"`
 	// Requests whose counts were not stated by the provider.
 	Estimated int64 `protobuf:"varint,18,opt,name=estimated,proto3" json:"estimated,omitempty"`
-	// Audio tokens of the prompt. At level 0 neither they nor the three below are counted.
+	// Audio tokens of the prompt. At level 0 neither they nor the four below are counted.
 	InputAudio int64 `protobuf:"varint,19,opt,name=input_audio,json=inputAudio,proto3" json:"input_audio,omitempty"`
 	// Audio tokens of the answer.
 	OutputAudio int64 `protobuf:"varint,20,opt,name=output_audio,json=outputAudio,proto3" json:"output_audio,omitempty"`
 	// Image tokens of the prompt that the provider counts apart.
 	InputImage int64 `protobuf:"varint,21,opt,name=input_image,json=inputImage,proto3" json:"input_image,omitempty"`
 	// Searches that the provider made.
-	WebSearches   int64 `protobuf:"varint,22,opt,name=web_searches,json=webSearches,proto3" json:"web_searches,omitempty"`
+	WebSearches int64 `protobuf:"varint,22,opt,name=web_searches,json=webSearches,proto3" json:"web_searches,omitempty"`
+	// Image tokens of the answer.
+	OutputImage   int64 `protobuf:"varint,23,opt,name=output_image,json=outputImage,proto3" json:"output_image,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2148,6 +2150,13 @@ func (x *UsageRow) GetInputImage() int64 {
 func (x *UsageRow) GetWebSearches() int64 {
 	if x != nil {
 		return x.WebSearches
+	}
+	return 0
+}
+
+func (x *UsageRow) GetOutputImage() int64 {
+	if x != nil {
+		return x.OutputImage
 	}
 	return 0
 }
@@ -4229,7 +4238,7 @@ const file_raftlog_v1_raftlog_proto_rawDesc = "" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x19\n" +
 	"\bfrom_seq\x18\x02 \x01(\x04R\afromSeq\x12\x15\n" +
 	"\x06to_seq\x18\x03 \x01(\x04R\x05toSeq\x12(\n" +
-	"\x04rows\x18\x04 \x03(\v2\x14.raftlog.v1.UsageRowR\x04rows\"\x88\x05\n" +
+	"\x04rows\x18\x04 \x03(\v2\x14.raftlog.v1.UsageRowR\x04rows\"\xab\x05\n" +
 	"\bUsageRow\x12\x17\n" +
 	"\ahour_ms\x18\x01 \x01(\x03R\x06hourMs\x12\x12\n" +
 	"\x04team\x18\x02 \x01(\tR\x04team\x12\x10\n" +
@@ -4258,7 +4267,8 @@ const file_raftlog_v1_raftlog_proto_rawDesc = "" +
 	"\foutput_audio\x18\x14 \x01(\x03R\voutputAudio\x12\x1f\n" +
 	"\vinput_image\x18\x15 \x01(\x03R\n" +
 	"inputImage\x12!\n" +
-	"\fweb_searches\x18\x16 \x01(\x03R\vwebSearches\"\x98\x03\n" +
+	"\fweb_searches\x18\x16 \x01(\x03R\vwebSearches\x12!\n" +
+	"\foutput_image\x18\x17 \x01(\x03R\voutputImage\"\x98\x03\n" +
 	"\tMetaState\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12\x15\n" +

@@ -170,7 +170,9 @@ type Tokens struct {
 	// Images in the prompt that the provider counts apart; not part of input.
 	InputImage int64 `protobuf:"varint,9,opt,name=input_image,json=inputImage,proto3" json:"input_image,omitempty"`
 	// Searches that the provider made for the answer.
-	WebSearches   int64 `protobuf:"varint,10,opt,name=web_searches,json=webSearches,proto3" json:"web_searches,omitempty"`
+	WebSearches int64 `protobuf:"varint,10,opt,name=web_searches,json=webSearches,proto3" json:"web_searches,omitempty"`
+	// Images in the answer; not part of output.
+	OutputImage   int64 `protobuf:"varint,11,opt,name=output_image,json=outputImage,proto3" json:"output_image,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -271,6 +273,13 @@ func (x *Tokens) GetInputImage() int64 {
 func (x *Tokens) GetWebSearches() int64 {
 	if x != nil {
 		return x.WebSearches
+	}
+	return 0
+}
+
+func (x *Tokens) GetOutputImage() int64 {
+	if x != nil {
+		return x.OutputImage
 	}
 	return 0
 }
@@ -523,7 +532,7 @@ var File_usage_v1_usage_proto protoreflect.FileDescriptor
 
 const file_usage_v1_usage_proto_rawDesc = "" +
 	"\n" +
-	"\x14usage/v1/usage.proto\x12\busage.v1\"\xc7\x02\n" +
+	"\x14usage/v1/usage.proto\x12\busage.v1\"\xea\x02\n" +
 	"\x06Tokens\x12\x14\n" +
 	"\x05input\x18\x01 \x01(\x03R\x05input\x12\x1d\n" +
 	"\n" +
@@ -538,7 +547,8 @@ const file_usage_v1_usage_proto_rawDesc = "" +
 	"\vinput_image\x18\t \x01(\x03R\n" +
 	"inputImage\x12!\n" +
 	"\fweb_searches\x18\n" +
-	" \x01(\x03R\vwebSearches\"\xdb\x05\n" +
+	" \x01(\x03R\vwebSearches\x12!\n" +
+	"\foutput_image\x18\v \x01(\x03R\voutputImage\"\xdb\x05\n" +
 	"\x05Event\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x18\n" +

@@ -19,12 +19,6 @@ const (
 	outputDefault = 4096
 )
 
-// Codes of the failures made here.
-const (
-	codeUnsupported = "unsupported_parameter"
-	codeInvalid     = "invalid_value"
-)
-
 // Adapter speaks the Messages API. It has no state.
 type Adapter struct{ host Host }
 
@@ -52,7 +46,7 @@ func (a *Adapter) Speak(dialect exchange.Dialect, _ *exchange.Deployment) adapte
 // bookkeeping are dropped.
 func (a *Adapter) Request(r *exchange.Request, d *exchange.Deployment, secret []byte) (adapter.Call, *exchange.Failure) {
 	if r.Operation != exchange.Chat {
-		return adapter.Call{}, unsupported("model", "Anthropic has no embeddings")
+		return adapter.Call{}, adapter.Unsupported("model", "Anthropic has no embeddings")
 	}
 	body, f := a.host.translate(r, d)
 	if f != nil {
@@ -74,17 +68,4 @@ func (a *Adapter) Stream(r *exchange.Request, note adapter.Annotate) adapter.Str
 // Failure classifies a non-2xx answer.
 func (a *Adapter) Failure(status int, h adapter.Header, body []byte) *exchange.Failure {
 	return a.host.classify(status, h, body)
-}
-
-func unsupported(param, message string) *exchange.Failure {
-	return &exchange.Failure{
-		Kind: exchange.FailUnsupported, Type: "invalid_request_error", Code: codeUnsupported, Param: param,
-		Message: message,
-	}
-}
-
-func invalid(param, message string) *exchange.Failure {
-	return &exchange.Failure{
-		Kind: exchange.FailRequest, Type: "invalid_request_error", Code: codeInvalid, Param: param, Message: message,
-	}
 }

@@ -43,14 +43,14 @@ func reported(detail gjson.Result) *exchange.Failure {
 // failureOf makes the failure of a status and the provider's error object, which may be missing.
 func failureOf(status int, detail gjson.Result) *exchange.Failure {
 	f := &exchange.Failure{
-		Kind:    kindOf(status),
+		Kind:    adapter.KindOf(status),
 		Status:  status,
-		Type:    trimmed(detail.Get("type").Str),
-		Code:    trimmed(detail.Get("details.error_code").String()),
-		Message: trimmed(detail.Get("message").Str),
+		Type:    adapter.Trimmed(detail.Get("type").Str),
+		Code:    adapter.Trimmed(detail.Get("details.error_code").String()),
+		Message: adapter.Trimmed(detail.Get("message").Str),
 	}
 	if f.Message == "" && detail.Type == gjson.String {
-		f.Message = trimmed(detail.Str)
+		f.Message = adapter.Trimmed(detail.Str)
 	}
 	if f.Message == "" {
 		f.Message = fmt.Sprintf("the provider answered with status %d", status)
@@ -64,26 +64,6 @@ func failureOf(status int, detail gjson.Result) *exchange.Failure {
 		refineRequest(f)
 	}
 	return f
-}
-
-func kindOf(status int) exchange.FailureKind {
-	switch {
-	case status == 401, status == 402, status == 403:
-		return exchange.FailCredential
-	case status == 404, status == 405:
-		return exchange.FailNotFound
-	case status == 408:
-		return exchange.FailTimeout
-	case status == 409:
-		return exchange.FailOverloaded // a conflict passes
-	case status == 429:
-		return exchange.FailRateLimited
-	case status >= 400 && status < 500:
-		return exchange.FailRequest
-	case status >= 500:
-		return exchange.FailOverloaded
-	}
-	return exchange.FailInvalid // a redirect, for example: it is not followed with a key
 }
 
 // refineRequest tells apart what the provider reports as one error type. Only the message says which it is.

@@ -16,6 +16,8 @@ type Host struct {
 	// Version is the body's anthropic_version. With one, the body of a chat has no model, no anthropic-version goes
 	// into the head, and the secret is left to whoever makes the host's credentials.
 	Version string
+	// Tierless: the body must not say service_tier.
+	Tierless bool
 	// StreamByPath: the body must not say stream.
 	StreamByPath bool
 	// BetasInBody: betas go into the body as anthropic_beta, else into the head.
@@ -82,14 +84,14 @@ func (h *Host) betas(list string) string {
 // appendVersion appends the members that a host wants in the body, each with a comma behind it.
 func (h *Host) appendVersion(dst []byte, betas string) []byte {
 	if h.Version != "" {
-		dst = append(appendString(append(dst, `"anthropic_version":`...), h.Version), ',')
+		dst = append(adapter.AppendString(append(dst, `"anthropic_version":`...), h.Version), ',')
 	}
 	if !h.BetasInBody || betas == "" {
 		return dst
 	}
 	dst = append(dst, `"anthropic_beta":[`...)
 	for beta := range strings.SplitSeq(betas, ",") {
-		dst = append(appendString(dst, strings.TrimSpace(beta)), ',')
+		dst = append(adapter.AppendString(dst, strings.TrimSpace(beta)), ',')
 	}
 	return append(dst[:len(dst)-1], `],`...)
 }

@@ -16,7 +16,8 @@ var (
 	unthinking = regexp.MustCompile(`claude-(?:instant|2|3[-.]5|3-(?:opus|sonnet|haiku))`)
 	budgeted   = regexp.MustCompile(`claude-(?:3[-.]7|(?:opus|sonnet|haiku)-4(?:[-.][0-5])?(?:$|[-@:](?:\D|20\d{6})))`)
 	unschooled = regexp.MustCompile(`claude-(?:instant|2|3)`) // know no output_config.format
-	// Take system texts before the conversation only.
+	// Take system texts before the conversation only: those before Opus 4.8 (Claude API docs: Mid-conversation system
+	// messages). It is the same at Bedrock and Vertex AI.
 	hoisting = regexp.MustCompile(`claude-(?:instant|2|3|(?:opus|sonnet|haiku)-4(?:[-.][0-7])?(?:$|[-@:](?:\D|20\d{6})))`)
 )
 

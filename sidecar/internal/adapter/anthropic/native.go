@@ -8,6 +8,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/reply"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
@@ -24,7 +25,7 @@ var _ interface {
 func (n *Native) Request(r *exchange.Request, d *exchange.Deployment, secret []byte) (adapter.Call, *exchange.Failure) {
 	path := n.host.path(r, d)
 	if path == "" {
-		return adapter.Call{}, unsupported("model", "the provider does not count tokens")
+		return adapter.Call{}, adapter.Unsupported("model", "the provider does not count tokens")
 	}
 	if r.Query != "" && n.host.Path == nil { // other hosts know no ?beta=true, and their own clients leave it out
 		path += "?" + r.Query
@@ -48,7 +49,7 @@ func (n *Native) body(r *exchange.Request, d *exchange.Deployment, betas string)
 		case k.Str == "model" && !n.host.namesModel(r.Operation), k.Str == "stream" && n.host.StreamByPath:
 			return true
 		case k.Str == "model":
-			value = string(appendString(nil, d.Model))
+			value = string(adapter.AppendString(nil, d.Model))
 		case k.Str == "messages" && foreign:
 			value = withoutForeign(v)
 		}
@@ -99,18 +100,17 @@ func renamed(doc []byte, v gjson.Result, name string) []byte {
 		return doc
 	}
 	b := make([]byte, 0, len(doc)+len(name))
-	b = appendString(append(b, doc[:v.Index]...), name)
+	b = adapter.AppendString(append(b, doc[:v.Index]...), name)
 	return append(b, doc[v.Index+len(v.Raw):]...)
 }
 
 // Response implements adapter.Adapter.
 func (n *Native) Response(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exchange.Usage, *exchange.Failure) {
 	use := exchange.Usage{Source: exchange.FromEstimate}
-	body = bytes.TrimSpace(body)
-	if !adapter.Valid(body) || len(body) == 0 || body[0] != '{' {
-		return nil, use, invalidAnswer("the provider's answer is not a JSON object")
+	m, f := reply.Object(body)
+	if f != nil {
+		return nil, use, f
 	}
-	m := gjson.ParseBytes(body)
 	if detail := m.Get("error"); detail.Type != gjson.Null || m.Get("type").Str == "error" {
 		return nil, use, reported(detail)
 	}
@@ -119,18 +119,18 @@ func (n *Native) Response(r *exchange.Request, body []byte, a adapter.Annotate) 
 	switch {
 	case r.Operation == exchange.CountTokens:
 		if m.Get("input_tokens").Type != gjson.Number {
-			return nil, use, invalidAnswer("the provider's answer has no input_tokens")
+			return nil, use, adapter.InvalidAnswer("the provider's answer has no input_tokens")
 		}
 		use.Source = exchange.FromProvider // nothing was used
 	case !content.IsArray():
-		return nil, use, invalidAnswer("the provider's answer has no content")
+		return nil, use, adapter.InvalidAnswer("the provider's answer has no content")
 	default:
 		if c.update(m.Get("usage")); c.hasOutput {
 			use = c.usage()
 		}
 	}
 	own, use := a(nil, use, adapter.Delivered{Bytes: int64(len(content.Raw))})
-	return annotated(renamed(body, m.Get("model"), r.Model), own), use, nil
+	return annotated(renamed(bytes.TrimSpace(body), m.Get("model"), r.Model), own), use, nil
 }
 
 // annotated is a JSON object with the member x_gateway at its end.

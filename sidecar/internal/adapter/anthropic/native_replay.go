@@ -102,7 +102,7 @@ func blockEvents(b gjson.Result) (start string, deltas []string) {
 		emptied[name] = empty
 		value := v.Raw
 		if field == "partial_json" {
-			value = string(appendString(nil, v.Raw))
+			value = string(adapter.AppendString(nil, v.Raw))
 		}
 		deltas = append(deltas, `{"type":"`+kind+`","`+field+`":`+value+`}`)
 	}

@@ -53,7 +53,11 @@ func (s *nativeStream) Event(dst, name, data []byte) ([]byte, adapter.Progress) 
 		return dst, adapter.Progress{}
 	}
 	if !adapter.Valid(data) {
-		return dst, s.broke(invalidAnswer("an event of the provider's stream is not JSON"))
+		out, p, ok := adapter.Glued(dst, data, func(dst, line []byte) ([]byte, adapter.Progress) { return s.Event(dst, nil, line) })
+		if !ok {
+			p = s.broke(adapter.InvalidAnswer("an event of the provider's stream is not JSON"))
+		}
+		return out, p
 	}
 	ev := gjson.ParseBytes(data)
 	kind := ev.Get("type").Str
@@ -76,9 +80,7 @@ func (s *nativeStream) Event(dst, name, data []byte) ([]byte, adapter.Progress) 
 		if reason := ev.Get("delta.stop_reason"); reason.Type == gjson.String && reason.Str != "" {
 			s.stop = reason.Str
 		}
-		u := ev.Get("usage")
-		s.counts.update(u)
-		s.final = s.final || u.Get("output_tokens").Type != gjson.Null
+		s.final = s.counts.last(ev.Get("usage")) || s.final
 		dst = s.flush(dst)
 		s.last = bytes.Clone(data)
 		return dst, adapter.Progress{}
@@ -125,10 +127,10 @@ func (s *nativeStream) flush(dst []byte) []byte {
 // begins takes the start of a block. What the provider's own tools found is as good as a token to who waits.
 func (s *nativeStream) begins(b gjson.Result) bool {
 	kind := b.Get("type").Str
-	n := textSize(inside(b.Get("text"))) + textSize(inside(b.Get("thinking")))
+	n := textSize(adapter.Inside(b.Get("text"))) + textSize(adapter.Inside(b.Get("thinking")))
 	if strings.HasSuffix(kind, "tool_use") {
-		n += textSize(inside(b.Get("name")))
-		if input := compact(b.Get("input")); input != "{}" {
+		n += textSize(adapter.Inside(b.Get("name")))
+		if input := adapter.Compact(b.Get("input")); input != "{}" {
 			n += int64(len(input))
 		}
 	}
@@ -140,7 +142,7 @@ func (s *nativeStream) begins(b gjson.Result) bool {
 func (s *nativeStream) says(d gjson.Result) bool {
 	n := int64(0)
 	for _, name := range [...]string{"text", "thinking", "partial_json", "content"} {
-		n += textSize(inside(d.Get(name)))
+		n += textSize(adapter.Inside(d.Get(name)))
 	}
 	s.delivered += n
 	return n > 0

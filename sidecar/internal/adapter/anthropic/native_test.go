@@ -83,7 +83,7 @@ func TestHosts(t *testing.T) {
 		Event: func(_, data []byte) ([]byte, *exchange.Failure) {
 			b, err := base64.StdEncoding.DecodeString(gjson.GetBytes(data, "bytes").Str)
 			if err != nil {
-				return nil, invalidAnswer("no base64")
+				return nil, adapter.InvalidAnswer("no base64")
 			}
 			return b, nil
 		},

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tidwall/gjson"
+
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
@@ -225,9 +227,9 @@ func TestRequestRefused(t *testing.T) {
 			if f == nil {
 				t.Fatalf("accepted as %s", call.Body)
 			}
-			code := codeInvalid
+			code := adapter.CodeInvalid
 			if row.kind == no {
-				code = codeUnsupported
+				code = adapter.CodeUnsupported
 			}
 			if f.Kind != row.kind || f.Param != row.param || f.Code != code || f.Message == "" ||
 				f.Type != "invalid_request_error" {
@@ -245,11 +247,11 @@ func TestEmbeddingsRefused(t *testing.T) {
 }
 
 func TestToolID(t *testing.T) {
-	if got := toolID("call_A-1"); got != "call_A-1" {
+	if got := adapter.FitCallID("call_A-1"); got != "call_A-1" {
 		t.Error(got)
 	}
-	a, b := toolID("functions.x:0"), toolID("functions_x.0")
-	if a == b || a != toolID("functions.x:0") || !strings.HasPrefix(a, "functions_x_0_") {
+	a, b := adapter.FitCallID("functions.x:0"), adapter.FitCallID("functions_x.0")
+	if a == b || a != adapter.FitCallID("functions.x:0") || !strings.HasPrefix(a, "functions_x_0_") {
 		t.Errorf("%q and %q", a, b)
 	}
 }
@@ -281,6 +283,41 @@ func TestSystemLater(t *testing.T) {
 		call, f := New().Request(r, &exchange.Deployment{Model: model}, nil)
 		if f != nil || strings.Contains(string(call.Body), later) != want || !want && !strings.Contains(string(call.Body), `"system":[`) {
 			t.Errorf("%s: %v %s", model, f, call.Body)
+		}
+	}
+}
+
+// TestSystemPlaces: between the turns a system text stands where the API takes it, at or behind the place where it came.
+func TestSystemPlaces(t *testing.T) {
+	message := map[byte]string{
+		'u': `{"role":"user","content":"U"}`, 'a': `{"role":"assistant","content":"A"}`, 's': `{"role":"system","content":"S"}`, 'e': `{"role":"assistant","content":""}`,
+		'c': `{"role":"assistant","tool_calls":[{"id":"t","type":"function","function":{"name":"f","arguments":"{}"}}]}`, 't': `{"role":"tool","tool_call_id":"t","content":"R"}`,
+	}
+	for asked, want := range map[string]string{
+		"us": "user system", "usa": "user system assistant", "uss": "user system system", "usu": "user user system", "uasu": "user assistant user system",
+		"ucst": "user assistant user system", "ucts": "user assistant user system", "usau": "user system assistant user",
+		"uas": "hoisted user assistant", "uasa": "hoisted user assistant assistant", "suas": "hoisted hoisted user assistant", "useu": "user user system",
+	} {
+		var list []string
+		for i := range len(asked) {
+			list = append(list, message[asked[i]])
+		}
+		r := &exchange.Request{Operation: exchange.Chat, Body: []byte(`{"messages":[` + strings.Join(list, ",") + `]}`)}
+		call, f := New().Request(r, &exchange.Deployment{Model: "claude-opus-4-8"}, nil)
+		if f != nil {
+			t.Fatalf("%s: %+v", asked, f)
+		}
+		var got []string
+		for range gjson.GetBytes(call.Body, "system").Array() {
+			got = append(got, "hoisted")
+		}
+		for _, m := range gjson.GetBytes(call.Body, "messages").Array() {
+			for range m.Get("content").Array() {
+				got = append(got, m.Get("role").Str)
+			}
+		}
+		if s := strings.Join(got, " "); s != want {
+			t.Errorf("%s: %s, want %s", asked, s, want)
 		}
 	}
 }

@@ -1,33 +1,32 @@
 package anthropic
 
 import (
-	"bytes"
-	"strconv"
+	"cmp"
 
 	"github.com/tidwall/gjson"
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/prompt"
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/reply"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
-
-func invalidAnswer(message string) *exchange.Failure {
-	return &exchange.Failure{Kind: exchange.FailInvalid, Message: message}
-}
 
 // respond turns a complete message into a chat completion.
 func respond(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exchange.Usage, *exchange.Failure) {
 	none := exchange.Usage{Source: exchange.FromEstimate}
-	body = bytes.TrimSpace(body)
-	if !adapter.Valid(body) || len(body) == 0 || body[0] != '{' {
-		return nil, none, invalidAnswer("the provider's answer is not a JSON object")
+	m, f := reply.Object(body)
+	if f != nil {
+		return nil, none, f
 	}
-	m := gjson.ParseBytes(body)
 	if detail := m.Get("error"); detail.Type != gjson.Null || m.Get("type").Str == "error" {
 		return nil, none, reported(detail)
 	}
 	content := m.Get("content")
+	if content.Type == gjson.String { // as a request may have it
+		content = gjson.Parse(`[{"type":"text","text":` + content.Raw + `}]`)
+	}
 	if !content.IsArray() {
-		return nil, none, invalidAnswer("the provider's answer has no content")
+		return nil, none, adapter.InvalidAnswer("the provider's answer has no content")
 	}
 	use := none
 	var c counts
@@ -39,18 +38,15 @@ func respond(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exch
 		id = r.ID
 	}
 	dst := make([]byte, 0, len(body)+512)
-	dst = appendString(append(dst, `{"id":`...), id)
-	// The provider states no time, and there is no clock here.
-	dst = strconv.AppendInt(append(dst, `,"object":"chat.completion","created":`...), r.CreatedUnix, 10)
-	dst = appendString(append(dst, `,"model":`...), r.Model)
+	dst = reply.AppendHead(dst, r, id)
 	dst = append(dst, `,"choices":[{"index":0,"message":`...)
-	dst = appendMessage(dst, content)
+	dst, calls := appendMessage(dst, id, content)
 	dst = append(dst, `,"logprobs":null,"finish_reason":"`...)
-	dst = append(dst, finishReason(m.Get("stop_reason").Str)...)
+	dst = append(dst, finishReason(m.Get("stop_reason").Str, calls)...)
 	dst = append(appendStop(append(dst, '"'), m), `}]`...)
 	dst = append(appendTier(dst, c.tier), `,"usage":`...)
 	own, use := a(nil, use, adapter.Delivered{Bytes: int64(len(content.Raw))})
-	dst = append(appendUsage(dst, use.Tokens), `,"x_gateway":`...)
+	dst = append(reply.AppendUsage(dst, use.Tokens), `,"x_gateway":`...)
 	return append(append(dst, own...), '}'), use, nil
 }
 
@@ -61,107 +57,53 @@ func appendStop(dst []byte, m gjson.Result) []byte {
 	case "", "end_turn", "max_tokens", "tool_use":
 		return dst
 	default:
-		dst = appendString(append(dst, `,"stop_reason":`...), trimmed(reason))
+		dst = adapter.AppendString(append(dst, `,"stop_reason":`...), adapter.Trimmed(reason))
 	}
 	if s := m.Get("stop_sequence"); s.Type == gjson.String {
 		dst = append(append(dst, `,"stop_sequence":`...), s.Raw...)
 	}
 	if d := m.Get("stop_details"); d.IsObject() {
-		dst = append(append(dst, `,"stop_details":`...), compact(d)...)
+		dst = append(append(dst, `,"stop_details":`...), adapter.Compact(d)...)
 	}
 	return dst
 }
 
 // appendTier appends the tier that the answer was served at, by the caller's name.
 func appendTier(dst []byte, tier string) []byte {
-	switch tier {
-	case "":
-		return dst
-	case "standard":
+	if tier == "standard" {
 		tier = "default"
 	}
-	return appendString(append(dst, `,"service_tier":`...), tier)
+	return reply.AppendTier(dst, tier)
 }
 
-// appendMessage appends the assistant's message made of the content blocks. Blocks of other kinds, such as those of
-// tools the provider runs itself, are left out.
-func appendMessage(dst []byte, content gjson.Result) []byte {
-	var text, thinking, details, calls []byte
-	n, thoughts := 0, 0
+// appendMessage appends the assistant's message made of an answer's content blocks. Blocks of other kinds, such as those of
+// tools the provider runs itself, are left out. calls is how many there are.
+func appendMessage(dst []byte, answer string, content gjson.Result) (out []byte, calls int) {
+	var m reply.Message
+	thoughts := 0
 	content.ForEach(func(_, b gjson.Result) bool {
 		switch b.Get("type").Str {
 		case "text":
-			text = append(text, inside(b.Get("text"))...)
+			m.Text = append(m.Text, adapter.Inside(b.Get("text"))...)
 		case "thinking", "redacted_thinking":
-			thinking = append(thinking, inside(b.Get("thinking"))...)
-			if thoughts > 0 {
-				details = append(details, ',')
-			}
-			details = appendDetail(details, b, thoughts)
+			m.Thinking = append(m.Thinking, adapter.Inside(b.Get("thinking"))...)
+			m.Details = appendDetail(adapter.Comma(m.Details, 0), b, thoughts)
 			thoughts++
 		case "tool_use":
-			if n > 0 {
-				calls = append(calls, ',')
-			}
-			calls = appendCall(calls, b)
-			n++
+			m.Calls = append(adapter.Comma(m.Calls, 0), '{')
+			m.Calls = append(reply.AppendCall(m.Calls, cmp.Or(b.Get("id").Str, adapter.CallID(answer, 0, calls)), b.Get("name").Str, reply.Arguments(b.Get("input"))), '}')
+			calls++
 		}
 		return true
 	})
-	dst = append(dst, `{"role":"assistant","content":`...)
-	if len(text) == 0 && n > 0 {
-		dst = append(dst, "null"...)
-	} else {
-		dst = append(append(append(dst, '"'), text...), '"')
-	}
-	dst = append(dst, `,"refusal":null`...)
-	if len(thinking) > 0 {
-		dst = append(append(append(dst, `,"reasoning_content":"`...), thinking...), '"')
-	}
-	if thoughts > 0 {
-		dst = append(append(append(dst, `,"reasoning_details":[`...), details...), ']')
-	}
-	if n > 0 {
-		dst = append(append(append(dst, `,"tool_calls":[`...), calls...), ']')
-	}
-	return append(dst, '}')
+	return m.Append(dst), calls
 }
 
 // appendDetail appends the entry of reasoning_details for a block of thinking.
 func appendDetail(dst []byte, b gjson.Result, index int) []byte {
-	member := func(name, value string) {
-		dst = append(append(append(append(dst, `,"`...), name...), `":"`...), value...)
-		dst = append(dst, '"')
+	t := prompt.Thought{Text: adapter.Inside(b.Get("thinking")), Signature: adapter.Inside(b.Get("signature"))}
+	if t.Redacted = b.Get("type").Str == "redacted_thinking"; t.Redacted {
+		t.Text = adapter.Inside(b.Get("data"))
 	}
-	if b.Get("type").Str == "redacted_thinking" {
-		dst = append(dst, detailEncrypted+detailFormat+`,"index":`...)
-		dst = strconv.AppendInt(dst, int64(index), 10)
-		member("data", inside(b.Get("data")))
-		return append(dst, '}')
-	}
-	dst = append(dst, detailText+detailFormat+`,"index":`...)
-	dst = strconv.AppendInt(dst, int64(index), 10)
-	member("text", inside(b.Get("thinking")))
-	member("signature", inside(b.Get("signature")))
-	return append(dst, '}')
-}
-
-func appendCall(dst []byte, b gjson.Result) []byte {
-	dst = appendString(append(dst, `{"id":`...), b.Get("id").Str)
-	dst = appendString(append(dst, `,"type":"function","function":{"name":`...), b.Get("name").Str)
-	dst = appendString(append(dst, `,"arguments":`...), arguments(b))
-	return append(dst, "}}"...)
-}
-
-// arguments is a tool_use block's input as the text the caller expects.
-func arguments(b gjson.Result) string {
-	if input := b.Get("input"); input.IsObject() {
-		return compact(input)
-	}
-	return "{}"
-}
-
-// appendIndex appends {"index":N of a tool call in a stream.
-func appendIndex(dst []byte, n int) []byte {
-	return strconv.AppendInt(append(dst, `{"index":`...), int64(n), 10)
+	return reply.AppendThought(dst, index, t)
 }

@@ -80,8 +80,8 @@ func TestFastEqualsSlow(t *testing.T) {
 		}
 		x, px := a.Event(nil, nil, []byte(fast+"   "))
 		y, py := b.Event(nil, nil, []byte(slow))
-		if !bytes.Equal(x, y) || px != py || a.delivered != b.delivered || a.callArgs != b.callArgs {
-			t.Errorf("%s\nfast %+v %d %s\nslow %+v %d %s", row, px, a.delivered, x, py, b.delivered, y)
+		if !bytes.Equal(x, y) || px != py || a.Delivered().Bytes != b.Delivered().Bytes || a.callArgs != b.callArgs {
+			t.Errorf("%s\nfast %+v %d %s\nslow %+v %d %s", row, px, a.Delivered().Bytes, x, py, b.Delivered().Bytes, y)
 		}
 	}
 }
@@ -257,7 +257,7 @@ func FuzzEvent(f *testing.F) {
 		for _, ev := range [][]byte{one, two} {
 			before := len(out)
 			next, p := st.Event(out, nil, ev)
-			if p.Real != (len(next) > before) || p.Failure != nil && len(next) > before {
+			if p.Real && len(next) == before || p.Failure != nil && len(next) > before && !bytes.Contains(ev, []byte("\n")) {
 				t.Fatalf("%+v with %q", p, next[before:])
 			}
 			if out = next; p.Failure != nil {

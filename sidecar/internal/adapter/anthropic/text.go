@@ -1,55 +1,6 @@
 package anthropic
 
-import (
-	"encoding/json"
-	"unicode/utf8"
-
-	"github.com/tidwall/gjson"
-)
-
-// appendString appends s as a JSON string.
-func appendString(dst []byte, s string) []byte {
-	dst = append(dst, '"')
-	from := 0
-	for i := 0; i < len(s); i++ {
-		c := s[i]
-		if c >= ' ' && c != '"' && c != '\\' {
-			continue
-		}
-		dst = append(append(dst, s[from:i]...), '\\')
-		from = i + 1
-		switch c {
-		case '"', '\\':
-			dst = append(dst, c)
-		case '\n':
-			dst = append(dst, 'n')
-		case '\r':
-			dst = append(dst, 'r')
-		case '\t':
-			dst = append(dst, 't')
-		default:
-			const hex = "0123456789abcdef"
-			dst = append(dst, 'u', '0', '0', hex[c>>4], hex[c&15])
-		}
-	}
-	return append(append(dst, s[from:]...), '"')
-}
-
-// inside is the escaped text of a JSON string, without its quotes. It can be put into another JSON string as it is.
-func inside(v gjson.Result) string {
-	if v.Type != gjson.String || len(v.Raw) < 2 {
-		return ""
-	}
-	return v.Raw[1 : len(v.Raw)-1]
-}
-
-// compact is a JSON value without insignificant space. v is part of a document that was found valid.
-func compact(v gjson.Result) string {
-	return v.Get("@ugly").Raw
-}
-
-// validJSON reports whether s is one JSON value.
-func validJSON(s string) bool { return json.Valid([]byte(s)) }
+import "unicode/utf8"
 
 // scanString walks the inside of a JSON string that starts at from. It returns the index of the closing quote and
 // the number of bytes that the text has once decoded. ok is false when it is no well-formed string.

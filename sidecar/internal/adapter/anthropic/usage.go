@@ -1,26 +1,21 @@
 package anthropic
 
 import (
-	"strconv"
-	"strings"
-
 	"github.com/tidwall/gjson"
 
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
-// countMax bounds a token count that the provider states. It is far above any window, and sums of it stay in int64.
-const countMax = 1 << 48
-
 // counts is one usage object, field by field. A stream states some fields more than once; the last value that is not
-// null counts, since each is the total so far.
+// null counts, since each is the total so far. So a zero behind more than that says nothing: some servers end with it.
 type counts struct {
 	input, read, output  int64
 	written              int64 // to the cache, whatever the duration
 	written5m, written1h int64
 	thinking             int64
 	searches             int64
-	tier                 string
+	tier, speed, geo     string
 	raw                  []byte // members of the usage object that are not null, see merge
 	hasOutput, stated    bool
 	passes               []counts // iterations, when the provider ran the model more than once
@@ -33,10 +28,13 @@ func (c *counts) update(u gjson.Result) {
 		return
 	}
 	set := func(to *int64, v gjson.Result) bool {
-		if v.Type == gjson.Null {
+		n, ok := adapter.Count(v)
+		if !ok {
 			return false
 		}
-		*to = min(max(v.Int(), 0), countMax)
+		if n > 0 {
+			*to = n
+		}
 		c.stated = true
 		return true
 	}
@@ -49,7 +47,15 @@ func (c *counts) update(u gjson.Result) {
 			set(&c.searches, v.Get("web_search_requests"))
 		case "service_tier":
 			if v.Type == gjson.String {
-				c.tier = trimmed(v.Str)
+				c.tier = adapter.Trimmed(v.Str)
+			}
+		case "speed":
+			if v.Type == gjson.String {
+				c.speed = adapter.Trimmed(v.Str)
+			}
+		case "inference_geo":
+			if v.Type == gjson.String {
+				c.geo = adapter.Trimmed(v.Str)
 			}
 		case "input_tokens":
 			set(&c.input, v)
@@ -71,6 +77,14 @@ func (c *counts) update(u gjson.Result) {
 		}
 		return true
 	})
+}
+
+// last takes the usage of a message_delta, and reports whether it states the output, of which message_start had a
+// beginning only.
+func (c *counts) last(u gjson.Result) bool {
+	c.update(u)
+	_, ok := adapter.Count(u.Get("output_tokens"))
+	return ok
 }
 
 // iterations takes the passes of one answer. The totals beside them leave some passes out.
@@ -126,7 +140,7 @@ func merge(all []byte, u gjson.Result) []byte {
 
 // usage is what the provider stated.
 func (c *counts) usage() exchange.Usage {
-	u := exchange.Usage{Tokens: c.tokens(), Source: exchange.FromProvider, ServiceTier: c.tier}
+	u := exchange.Usage{Tokens: c.tokens(), Source: exchange.FromProvider, ServiceTier: c.tier, Speed: c.speed, Geo: c.geo}
 	if len(c.raw) <= rawMax {
 		u.Raw = string(c.raw)
 	}
@@ -160,23 +174,14 @@ func (c *counts) own() exchange.Tokens {
 	}
 }
 
-// appendUsage appends a usage object in the caller's dialect: prompt tokens with the cached ones, unlike upstream.
-func appendUsage(dst []byte, t exchange.Tokens) []byte {
-	field := func(name string, n int64) {
-		dst = strconv.AppendInt(append(dst, name...), n, 10)
-	}
-	field(`{"prompt_tokens":`, t.Prompt())
-	field(`,"completion_tokens":`, t.Output)
-	field(`,"total_tokens":`, t.Total())
-	field(`,"prompt_tokens_details":{"cached_tokens":`, t.CacheRead)
-	field(`,"cache_write_tokens":`, t.CacheWrite5m+t.CacheWrite1h)
-	field(`},"completion_tokens_details":{"reasoning_tokens":`, t.Reasoning)
-	return append(dst, "}}"...)
-}
-
-// finishReason is the caller's word for the provider's stop reason. Unknown ones are an ordinary stop.
-func finishReason(stop string) string {
+// finishReason is the caller's word for the provider's stop reason. Unknown ones are an ordinary stop. Servers that only
+// speak like Anthropic's may call the end of a turn with calls an ordinary one.
+func finishReason(stop string, calls int) string {
 	switch stop {
+	case "", "end_turn":
+		if calls > 0 {
+			return "tool_calls"
+		}
 	case "max_tokens", "model_context_window_exceeded":
 		return "length"
 	case "tool_use":
@@ -185,13 +190,4 @@ func finishReason(stop string) string {
 		return "content_filter"
 	}
 	return "stop"
-}
-
-// trimmed cuts a provider's text to a length that is fit for an error.
-func trimmed(s string) string {
-	const most = 4096
-	if len(s) > most {
-		s = strings.ToValidUTF8(s[:most], "")
-	}
-	return s
 }

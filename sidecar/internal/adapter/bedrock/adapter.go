@@ -7,12 +7,6 @@ import (
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
-// Codes of the failures made here.
-const (
-	codeUnsupported = "unsupported_parameter"
-	codeInvalid     = "invalid_value"
-)
-
 // Adapter speaks Bedrock's runtime API. It has no state.
 type Adapter struct{}
 
@@ -26,7 +20,7 @@ func New() *Adapter { return &Adapter{} }
 
 // Speak implements adapter.Speaker: Claude's own dialect is spoken by Claude alone.
 func (*Adapter) Speak(dialect exchange.Dialect, d *exchange.Deployment) adapter.Adapter {
-	if !isClaude(d.Model) {
+	if !isClaude(d.Base()) {
 		return nil
 	}
 	return claude().Speak(dialect, d)
@@ -37,12 +31,12 @@ func (*Adapter) Speak(dialect exchange.Dialect, d *exchange.Deployment) adapter.
 // tune caching or bookkeeping are dropped.
 func (*Adapter) Request(r *exchange.Request, d *exchange.Deployment, _ []byte) (adapter.Call, *exchange.Failure) {
 	if r.Operation != exchange.Chat {
-		return adapter.Call{}, unsupported("model", "Bedrock is asked for chats alone")
+		return adapter.Call{}, adapter.Unsupported("model", "Bedrock is asked for chats alone")
 	}
-	if isClaude(d.Model) {
-		return invoke(r, d)
+	if isClaude(d.Base()) {
+		return claude().Request(r, d, nil)
 	}
-	body, f := translate(r, d.Model)
+	body, f := translate(r, d.Base())
 	if f != nil {
 		return adapter.Call{}, f
 	}
@@ -86,21 +80,4 @@ func path(model, verb string) string {
 		}
 	}
 	return string(append(append(b, '/'), verb...))
-}
-
-func unsupported(param, message string) *exchange.Failure {
-	return &exchange.Failure{
-		Kind: exchange.FailUnsupported, Type: "invalid_request_error", Code: codeUnsupported, Param: param,
-		Message: message,
-	}
-}
-
-func invalid(param, message string) *exchange.Failure {
-	return &exchange.Failure{
-		Kind: exchange.FailRequest, Type: "invalid_request_error", Code: codeInvalid, Param: param, Message: message,
-	}
-}
-
-func invalidAnswer(message string) *exchange.Failure {
-	return &exchange.Failure{Kind: exchange.FailInvalid, Message: message}
 }

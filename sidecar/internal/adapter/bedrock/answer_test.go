@@ -59,22 +59,23 @@ func TestStream(t *testing.T) {
 		content string
 		finish  string
 		calls   []adaptertest.Call
+		native  string
 	}{
 		"no arguments": {
 			[]event{start, call, {"contentBlockStop", `{"contentBlockIndex":1}`}, stopped("tool_use"), metadata},
-			"", "tool_calls", []adaptertest.Call{{"c1", "f", "{}"}},
+			"", "tool_calls", []adaptertest.Call{{"c1", "f", "{}"}}, "",
 		},
 		"no block stop": {
 			[]event{start, call, other, delta(2, `{"toolUse":{"input":"{\"\u00e9\":1}"}}`), delta(3, `{"text":"x"}`), stopped("tool_use"), metadata},
-			"x", "tool_calls", []adaptertest.Call{{"c1", "f", "{}"}, {"c2", "g", `{"é":1}`}},
+			"x", "tool_calls", []adaptertest.Call{{"c1", "f", "{}"}, {"c2", "g", `{"é":1}`}}, "",
 		},
-		"too long":      {[]event{start, delta(0, `{"text":"x"}`), stopped("max_tokens"), metadata}, "x", "length", nil},
-		"window":        {[]event{start, delta(0, `{"text":"x"}`), stopped("model_context_window_exceeded"), metadata}, "x", "length", nil},
-		"guardrail":     {[]event{start, delta(0, `{"text":"x"}`), stopped("guardrail_intervened"), metadata}, "x", "content_filter", nil},
-		"filter":        {[]event{start, stopped("content_filtered"), metadata}, "", "content_filter", nil},
-		"stop sequence": {[]event{start, delta(0, `{"text":"x"}`), stopped("stop_sequence"), metadata}, "x", "stop", nil},
-		"a new reason":  {[]event{start, delta(0, `{"text":"x"}`), stopped("whatever"), metadata}, "x", "stop", nil},
-		"new events":    {[]event{start, {"weather", `{}`}, delta(0, `{"citation":{}}`), delta(0, `{"text":"x"}`), {"contentBlockStart", `{"start":{"image":{}}}`}, stopped("end_turn"), metadata}, "x", "stop", nil},
+		"too long":      {[]event{start, delta(0, `{"text":"x"}`), stopped("max_tokens"), metadata}, "x", "length", nil, ""},
+		"window":        {[]event{start, delta(0, `{"text":"x"}`), stopped("model_context_window_exceeded"), metadata}, "x", "length", nil, "model_context_window_exceeded"},
+		"guardrail":     {[]event{start, delta(0, `{"text":"x"}`), stopped("guardrail_intervened"), metadata}, "x", "content_filter", nil, "guardrail_intervened"},
+		"filter":        {[]event{start, stopped("content_filtered"), metadata}, "", "content_filter", nil, "content_filtered"},
+		"stop sequence": {[]event{start, delta(0, `{"text":"x"}`), stopped("stop_sequence"), metadata}, "x", "stop", nil, "stop_sequence"},
+		"a new reason":  {[]event{start, delta(0, `{"text":"x"}`), stopped("whatever"), metadata}, "x", "stop", nil, "whatever"},
+		"new events":    {[]event{start, {"weather", `{}`}, delta(0, `{"citation":{}}`), delta(0, `{"text":"x"}`), {"contentBlockStart", `{"start":{"image":{}}}`}, stopped("end_turn"), metadata}, "x", "stop", nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := play(t, frames(t, c.events...))
@@ -84,6 +85,10 @@ func TestStream(t *testing.T) {
 			s := adaptertest.ReadStream(t, p.Body, true)
 			if got := s.First(); got.Content != c.content || got.Finish != c.finish || !slices.Equal(got.Calls, c.calls) || s.Tier != "flex" {
 				t.Errorf("got %+v, tier %s", got, s.Tier)
+			}
+			own := c.native
+			if n := strings.Count(string(p.Body), `"native_finish_reason":"`+own+`"`); own != "" && n != 1 || own == "" && strings.Contains(string(p.Body), "native") {
+				t.Errorf("want the provider's own word %q in %s", own, p.Body)
 			}
 			if p.Usage.ServiceTier != "flex" || p.Usage.Raw != `{"inputTokens":1,"outputTokens":2,"totalTokens":3}` {
 				t.Errorf("usage %+v", p.Usage)
@@ -227,6 +232,9 @@ func TestFailures(t *testing.T) {
 		"no tools":        {400, "ValidationException", `{"message":"This model doesn't support tool use in streaming mode."}`, exchange.FailUnsupported, "ValidationException", "tools"},
 		"no images":       {400, "ValidationException", `{"message":"This model doesn't support the image content block that you provided."}`, exchange.FailUnsupported, "ValidationException", "messages"},
 		"no effort":       {400, "ValidationException", `{"message":"outputConfig.effort is not supported by this model"}`, exchange.FailUnsupported, "ValidationException", "reasoning_effort"},
+		"a constraint":    {400, "ValidationException", `{"message":"1 validation error detected: Value '5.0' at 'inferenceConfig.topP' failed to satisfy constraint"}`, exchange.FailRequest, "ValidationException", "top_p"},
+		"who begins":      {400, "ValidationException", `{"message":"A conversation must start with a user message. Try again with a conversation that starts with a user message."}`, exchange.FailUnsupported, "ValidationException", "messages"},
+		"no such field":   {400, "ValidationException", `{"message":"Malformed input request: #: extraneous key [reasoningConfig] is not permitted, please reformat your input and try again."}`, exchange.FailUnsupported, "ValidationException", "reasoning_effort"},
 		"just invalid":    {400, "ValidationException", `{"message":"messages must alternate"}`, exchange.FailRequest, "ValidationException", ""},
 		"model timeout":   {408, "ModelTimeoutException", `{}`, exchange.FailTimeout, "ModelTimeoutException", ""},
 		"internal":        {500, "InternalServerException", `{}`, exchange.FailOverloaded, "InternalServerException", ""},

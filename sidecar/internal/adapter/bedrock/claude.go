@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/tidwall/gjson"
-	"github.com/tidwall/sjson"
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/anthropic"
@@ -16,8 +15,10 @@ import (
 const claudeVersion = "bedrock-2023-05-31"
 
 // isClaude reports whether a model's id tells that it is Claude. That of an application's own inference profile tells
-// nothing: Converse serves it, whatever it is.
-func isClaude(model string) bool { return strings.Contains(model, "anthropic.claude") }
+// nothing: unless the deployment's base model does, Converse serves it, whatever it is.
+func isClaude(base string) bool {
+	return strings.Contains(base, "anthropic.claude") || strings.HasPrefix(base, "claude-")
+}
 
 func claude() *anthropic.Adapter {
 	return anthropic.NewAt(anthropic.Host{
@@ -30,11 +31,13 @@ func claude() *anthropic.Adapter {
 			}
 			return path(d.Model, "invoke")
 		},
-		Version: claudeVersion, StreamByPath: true, BetasInBody: true, TakesBeta: takesBeta, Event: chunk, Failure: classify,
+		// What tier served a request would stand in the head of the answer alone, where nobody reads it who makes out the price.
+		Version: claudeVersion, Tierless: true, StreamByPath: true, BetasInBody: true, TakesBeta: takesBeta, Event: chunk, Failure: classify,
 	})
 }
 
-// takesBeta reports whether Bedrock knows a beta. One that it does not know makes it refuse the request.
+// takesBeta reports whether Bedrock knows a beta (Bedrock user guide: Anthropic Claude Messages API, request and response).
+// One that it does not know makes it refuse the request.
 func takesBeta(beta string) bool {
 	for _, known := range [...]string{
 		"computer-use-", "token-efficient-tools-", "interleaved-thinking-", "output-128k-", "dev-full-thinking-", "context-1m-",
@@ -45,34 +48,6 @@ func takesBeta(beta string) bool {
 		}
 	}
 	return false
-}
-
-// invoke builds a request in Anthropic's dialect. What tier served it would stand in the head of the answer alone, where
-// nobody reads it who makes out the price: other tiers than the usual one are refused.
-func invoke(r *exchange.Request, d *exchange.Deployment) (adapter.Call, *exchange.Failure) {
-	if tier := gjson.GetBytes(r.Body, "service_tier"); tier.Exists() {
-		if f := usualTier(r, tier); f != nil {
-			return adapter.Call{}, f
-		}
-		body, err := sjson.DeleteBytes(r.Body, "service_tier") // a copy: the body itself is never changed
-		if err != nil {
-			return adapter.Call{}, invalid("", "the body is not a JSON object")
-		}
-		plain := *r
-		plain.Body = body
-		r = &plain
-	}
-	return claude().Request(r, d, nil)
-}
-
-func usualTier(r *exchange.Request, tier gjson.Result) *exchange.Failure {
-	switch {
-	case tier.Type == gjson.Null, tier.Str == "auto", tier.Str == "default", mayDrop(r, "service_tier"):
-		return nil
-	case tier.Str == "flex", tier.Str == "priority", tier.Str == "scale":
-		return unsupported("service_tier", "Claude on Bedrock is asked for in the service tiers auto and default alone")
-	}
-	return invalid("service_tier", "service_tier must be auto, default, flex, scale or priority")
 }
 
 // isMessage reports whether an answer is in Anthropic's dialect.
@@ -89,11 +64,11 @@ func chunk(name, data []byte) ([]byte, *exchange.Failure) {
 		return nil, nil
 	}
 	if !adapter.Valid(data) {
-		return nil, invalidAnswer("an event of the provider's stream is not JSON")
+		return nil, adapter.InvalidAnswer("an event of the provider's stream is not JSON")
 	}
 	inner, err := base64.StdEncoding.DecodeString(gjson.GetBytes(data, "bytes").Str)
 	if err != nil {
-		return nil, invalidAnswer("an event of the provider's stream is not base64")
+		return nil, adapter.InvalidAnswer("an event of the provider's stream is not base64")
 	}
 	return inner, nil
 }

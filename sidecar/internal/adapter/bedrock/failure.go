@@ -76,8 +76,11 @@ func failureOf(status int, name, message string) *exchange.Failure {
 	if i := strings.LastIndexByte(name, '#'); i >= 0 {
 		name = name[i+1:] // a namespace may stand before
 	}
-	f := &exchange.Failure{Status: status, Code: trimmed(strings.TrimSpace(name)), Message: trimmed(message)}
-	f.Kind, f.Type = kindOf(status)
+	f := &exchange.Failure{Status: status, Code: adapter.Trimmed(strings.TrimSpace(name)), Message: adapter.Trimmed(message)}
+	f.Kind, f.Type = adapter.KindOf(status), typeOf(status)
+	if status == 424 { // the model broke, not the service
+		f.Kind = exchange.FailInvalid
+	}
 	switch strings.ToLower(f.Code) {
 	case "modelnotreadyexception": // a 429 that is no limit: the model is being loaded
 		f.Kind, f.Type = exchange.FailOverloaded, "server_error"
@@ -93,28 +96,27 @@ func failureOf(status int, name, message string) *exchange.Failure {
 	return f
 }
 
-func kindOf(status int) (exchange.FailureKind, string) {
+// typeOf is the type of an error with that status. The provider has none.
+func typeOf(status int) string {
 	switch {
 	case status == 401:
-		return exchange.FailCredential, "authentication_error"
+		return "authentication_error"
 	case status == 402, status == 403:
-		return exchange.FailCredential, "permission_error"
+		return "permission_error"
 	case status == 404, status == 405:
-		return exchange.FailNotFound, "not_found_error"
+		return "not_found_error"
 	case status == 408:
-		return exchange.FailTimeout, "timeout_error"
-	case status == 409:
-		return exchange.FailOverloaded, "server_error" // a conflict passes
+		return "timeout_error"
 	case status == 424:
-		return exchange.FailInvalid, "upstream_error" // the model broke, not the service
+		return "upstream_error"
 	case status == 429:
-		return exchange.FailRateLimited, "rate_limit_error"
-	case status >= 400 && status < 500:
-		return exchange.FailRequest, "invalid_request_error"
-	case status >= 500:
-		return exchange.FailOverloaded, "server_error"
+		return "rate_limit_error"
+	case status == 409, status >= 500:
+		return "server_error"
+	case status >= 400:
+		return "invalid_request_error"
 	}
-	return exchange.FailInvalid, "" // a redirect, for example: it is not followed with a key
+	return ""
 }
 
 // refine tells apart what is reported as one ValidationException. Only the text says which it is.
@@ -136,10 +138,21 @@ func refine(f *exchange.Failure) {
 		f.Kind = exchange.FailNotFound
 	case has("content filtering policy"):
 		f.Kind = exchange.FailPolicy
-	case has("doesn't support", "does not support", "not supported", "extra inputs are not permitted", "deprecated for this model"):
+	case has("conversation must start with a user message"): // others take it
+		f.Kind, f.Param = exchange.FailUnsupported, "messages"
+	case has("doesn't support", "does not support", "not supported", "not permitted", "deprecated for this model"):
 		f.Kind = exchange.FailUnsupported
 		for _, n := range callersNames {
 			if has(n.provider) {
+				f.Param = n.caller
+				break
+			}
+		}
+	case has("value at '", "value '"): // of a constraint: Value '5' at 'inferenceConfig.temperature' failed to satisfy it
+		_, path, _ := strings.Cut(text, "at '")
+		path, _, _ = strings.Cut(path, "'")
+		for _, n := range callersNames {
+			if strings.Contains(path, n.provider) {
 				f.Param = n.caller
 				break
 			}
@@ -157,13 +170,4 @@ var callersNames = []struct{ provider, caller string }{
 	{"service tier", "service_tier"}, {"servicetier", "service_tier"},
 	{"streaming", "stream"},
 	{"image", "messages"}, {"document", "messages"}, {"audio", "messages"}, {"system", "messages"}, {"cache", "messages"},
-}
-
-// trimmed cuts a provider's text to a length that is fit for an error.
-func trimmed(s string) string {
-	const most = 4096
-	if len(s) > most {
-		s = strings.ToValidUTF8(s[:most], "")
-	}
-	return s
 }

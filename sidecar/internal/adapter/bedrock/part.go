@@ -4,125 +4,58 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/tidwall/gjson"
-
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/prompt"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
-// kinds says which content parts a role may have.
-type kinds uint8
-
-const (
-	textOnly kinds = iota
-	textOrRefusal
-	textOrImage
-	anyPart
-)
-
-// parts turns a message's content, a string or an array of parts, into blocks. Empty texts are left out: the provider
-// refuses them, and they say nothing.
-func (t *translation) parts(at place, content gjson.Result, mayBeNull bool, k kinds, add func(block []byte, cached bool)) *exchange.Failure {
-	switch {
-	case content.Type == gjson.String:
-		if content.Str != "" {
-			add(textBlock(content.Raw), false)
-		}
-		return nil
-	case content.Type == gjson.Null && mayBeNull:
-		return nil
-	case !content.IsArray():
-		return invalid(at.String()+".content", "content must be a string or an array of parts")
+// appendPart appends the block of a part.
+func (t *translation) appendPart(dst []byte, p *prompt.Part) ([]byte, *exchange.Failure) {
+	switch p.Kind {
+	case prompt.ImagePart:
+		return t.appendImage(dst, p)
+	case prompt.FilePart:
+		return t.appendDocument(dst, p)
+	case prompt.AudioPart:
+		return t.appendAudio(dst, p)
 	}
-	var f *exchange.Failure
-	at.part = -1
-	content.ForEach(func(_, p gjson.Result) bool {
-		at.part++
-		var block []byte
-		if block, f = t.part(at, p, k); len(block) > 0 {
-			add(block, p.Get("prompt_cache_breakpoint").IsObject())
-		}
-		return f == nil
-	})
-	return f
+	return appendText(dst, p.Text.Raw), nil
 }
 
-// part turns one content part into a block, nil when there is nothing in it.
-func (t *translation) part(at place, p gjson.Result, k kinds) ([]byte, *exchange.Failure) {
-	if !p.IsObject() {
-		return nil, invalid(at.String(), "a content part must be an object")
-	}
-	kind := p.Get("type")
-	switch {
-	case kind.Str == "text":
-		return text(at, "text", p)
-	case kind.Str == "refusal" && k == textOrRefusal:
-		return text(at, "refusal", p)
-	case kind.Str == "image_url" && k >= textOrImage:
-		return image(at, p)
-	case kind.Str == "file" && k == anyPart:
-		return t.document(at, p)
-	case kind.Str == "input_audio" && k == anyPart:
-		return audio(at, p)
-	case kind.Type != gjson.String:
-		return nil, invalid(at.String()+".type", "a content part must have a type")
-	}
-	return nil, invalid(at.String()+".type", "a message of this role has no such parts")
+func appendText(dst []byte, raw string) []byte {
+	return append(append(append(dst, `{"text":`...), raw...), '}')
 }
 
-func text(at place, name string, p gjson.Result) ([]byte, *exchange.Failure) {
-	v := p.Get(name)
-	switch {
-	case v.Type != gjson.String:
-		return nil, invalid(at.String()+"."+name, name+" must be a string")
-	case v.Str == "":
-		return nil, nil
-	}
-	return textBlock(v.Raw), nil
+// appendSource appends where the bytes of a block are, and closes the block.
+func appendSource(dst []byte, base64 string) []byte {
+	dst = append(dst, `,"source":{"bytes":"`...)
+	return append(append(dst, base64...), `"}}}`...)
 }
 
-// textBlock is the block of a JSON string.
-func textBlock(raw string) []byte {
-	return append(append([]byte(`{"text":`), raw...), '}')
-}
+// imageFormats are the formats of images by media type.
+var imageFormats = map[string]string{"image/jpeg": "jpeg", "image/png": "png", "image/gif": "gif", "image/webp": "webp"}
 
-// source appends where the bytes of a block are, and closes the block.
-func source(head, member, value string) []byte {
-	b := make([]byte, 0, len(head)+len(value)+64)
-	b = append(append(b, head...), `,"source":{`+member...)
-	return append(appendString(b, value), `}}}`...)
-}
-
-// image is the block of an image. Bedrock fetches none from the web.
-func image(at place, p gjson.Result) ([]byte, *exchange.Failure) {
-	v := p.Get("image_url.url")
-	if v.Type != gjson.String || v.Str == "" {
-		return nil, invalid(at.String()+".image_url.url", "an image must have a URL")
+// appendImage appends the block of an image. Bedrock fetches none from the web.
+func (t *translation) appendImage(dst []byte, p *prompt.Part) ([]byte, *exchange.Failure) {
+	if !p.In("data:") {
+		return dst, t.Cannot(p.Place.String(), "Bedrock takes images as data: URLs alone")
 	}
-	if !hasScheme(v.Str, "data:") {
-		return nil, unsupported(at.String(), "Bedrock takes images as data: URLs alone")
-	}
-	media, data, ok := splitDataURI(v.Str)
-	if !ok {
-		return nil, invalid(at.String()+".image_url.url", "the data: URL must hold base64")
-	}
-	format, known := map[string]string{
-		"image/jpeg": "jpeg", "image/jpg": "jpeg", "image/png": "png", "image/gif": "gif", "image/webp": "webp",
-	}[media]
+	format, known := imageFormats[p.Data.Media]
 	if !known {
-		return nil, unsupported(at.String(), "Bedrock takes images as jpeg, png, gif or webp")
+		return dst, t.Cannot(p.Place.String(), "Bedrock takes images as jpeg, png, gif or webp")
 	}
-	return source(`{"image":{"format":"`+format+`"`, `"bytes":`, data), nil
+	return appendSource(append(dst, `{"image":{"format":"`+format+`"`...), p.Data.Base64), nil
 }
 
-func audio(at place, p gjson.Result) ([]byte, *exchange.Failure) {
-	data, format := p.Get("input_audio.data"), p.Get("input_audio.format").Str
-	switch {
-	case data.Type != gjson.String || data.Str == "":
-		return nil, invalid(at.String()+".input_audio.data", "audio must have its data")
-	case format != "wav" && format != "mp3":
-		return nil, invalid(at.String()+".input_audio.format", "the format must be wav or mp3")
+func (t *translation) appendAudio(dst []byte, p *prompt.Part) ([]byte, *exchange.Failure) {
+	base64, format, f := p.Audio()
+	if f != nil {
+		return dst, f
 	}
-	return source(`{"audio":{"format":"`+format+`"`, `"bytes":`, data.Str), nil
+	if format != "wav" && format != "mp3" {
+		return dst, t.Cannot(p.Place.String(), "Bedrock takes audio as wav or mp3")
+	}
+	return appendSource(append(dst, `{"audio":{"format":"`+format+`"`...), base64), nil
 }
 
 // documentFormats are the formats of documents by media type.
@@ -133,28 +66,18 @@ var documentFormats = map[string]string{
 	"application/vnd.openxmlformats-officedocument.spreadsheetml.sheet":       "xlsx",
 }
 
-func (t *translation) document(at place, p gjson.Result) ([]byte, *exchange.Failure) {
-	file := p.Get("file")
-	if !file.IsObject() {
-		return nil, invalid(at.String()+".file", "file must be an object")
+func (t *translation) appendDocument(dst []byte, p *prompt.Part) ([]byte, *exchange.Failure) {
+	format, known := documentFormats[p.Data.Media]
+	switch {
+	case !p.File.Sent:
+		return dst, t.Cannot(p.Place.String(), "Bedrock knows no uploaded files: send file_data")
+	case p.Data.Base64 == "":
+		return dst, t.Cannot(p.Place.String(), "Bedrock takes file_data as a data: URL with base64")
+	case !known:
+		return dst, t.Cannot(p.Place.String(), "Bedrock takes files as pdf, csv, doc, docx, xls, xlsx, html, txt or md")
 	}
-	if file.Get("file_data").Type == gjson.Null {
-		return nil, unsupported(at.String(), "Bedrock knows no uploaded files: send file_data")
-	}
-	media, data, ok := splitDataURI(file.Get("file_data").Str)
-	if !ok {
-		return nil, invalid(at.String()+".file.file_data", "file_data must be a data: URL with base64")
-	}
-	format, known := documentFormats[media]
-	if !known {
-		return nil, unsupported(at.String(), "Bedrock takes files as pdf, csv, doc, docx, xls, xlsx, html, txt or md")
-	}
-	name := file.Get("filename")
-	if name.Type != gjson.String && name.Type != gjson.Null {
-		return nil, invalid(at.String()+".file.filename", "filename must be a string")
-	}
-	head := appendString([]byte(`{"document":{"format":"`+format+`","name":`), t.documentName(name.Str))
-	return source(string(head), `"bytes":`, data), nil
+	dst = adapter.AppendString(append(dst, `{"document":{"format":"`+format+`","name":`...), t.documentName(p.File.Name.Str))
+	return appendSource(dst, p.Data.Base64), nil
 }
 
 // documentName makes a file's name one that Bedrock takes: letters, digits, single spaces, hyphens, parentheses and
@@ -172,10 +95,14 @@ func (t *translation) documentName(file string) string {
 	if name == "" {
 		name = "document"
 	}
-	free := name
-	for n := 2; t.names[free]; n++ {
-		free = fmt.Sprintf("%s (%d)", name, n)
+	if t.names == nil {
+		t.names = map[string]int{}
 	}
-	t.names[free] = true
+	free := name
+	for n := max(2, t.names[name]); t.names[free] > 0; n++ {
+		free = fmt.Sprintf("%s (%d)", name, n)
+		t.names[name] = n + 1
+	}
+	t.names[free] = 1
 	return free
 }

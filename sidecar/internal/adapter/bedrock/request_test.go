@@ -72,6 +72,7 @@ func TestRequest(t *testing.T) {
 		"least effort":   {"qwen.qwen3-32b-v1:0", hi + `,"reasoning_effort":"minimal","response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{}}}`, `"outputConfig":{"effort":"low","textFormat":`},
 		"no effort":      {nova, hi + `,"reasoning_effort":"none"`, turn + `}`},
 		"nova thinks":    {nova, hi + `,"reasoning_effort":"max"`, `"additionalModelRequestFields":{"reasoningConfig":{"type":"enabled","maxReasoningEffort":"high"}}`},
+		"nova, warm":     {nova, hi + `,"reasoning_effort":"low","temperature":0.5`, `"additionalModelRequestFields":{"reasoningConfig":{"type":"enabled","maxReasoningEffort":"low"}}`},
 		"gpt-oss thinks": {"openai.gpt-oss-120b-1:0", hi + `,"reasoning_effort":"low"`, `"additionalModelRequestFields":{"reasoning_effort":"low"}`},
 		"tier":           {nova, hi + `,"service_tier":"flex"`, `"serviceTier":{"type":"flex"}}`},
 		"any tier":       {nova, hi + `,"service_tier":"auto"`, turn + `}`},
@@ -108,6 +109,7 @@ func TestUnsupported(t *testing.T) {
 		"json_object":     {hi + `,"response_format":{"type":"json_object"}`, u, "response_format"},
 		"no schema":       {hi + `,"response_format":{"type":"json_schema"}`, r, "response_format.json_schema.schema"},
 		"effort":          {hi + `,"reasoning_effort":"huge"`, r, "reasoning_effort"},
+		"deep and warm":   {hi + `,"reasoning_effort":"high","temperature":0.5`, u, "reasoning_effort"},
 		"tier":            {hi + `,"service_tier":"scale"`, u, "service_tier"},
 		"no tier":         {hi + `,"service_tier":"gold"`, r, "service_tier"},
 		"empty stop":      {hi + `,"stop":["a",""]`, u, "stop[1]"},
@@ -150,6 +152,19 @@ func TestUnsupported(t *testing.T) {
 
 // TestPaths: colons and slashes of a model's id are escaped.
 func TestPaths(t *testing.T) {
+	const profile, escaped = "arn:aws:bedrock:us-east-1:1:application-inference-profile/x", "/model/arn%3Aaws%3Abedrock%3Aus-east-1%3A1%3Aapplication-inference-profile%2Fx"
+	for base, want := range map[string]string{
+		"": "converse", nova: "converse", "anthropic.claude-opus-4-6-v1": "invoke", "claude-opus-4-6": "invoke",
+	} {
+		d := &exchange.Deployment{Model: profile, BaseModel: base}
+		call, f := New().Request(ask(hi), d, nil)
+		if f != nil || call.Path != escaped+"/"+want {
+			t.Errorf("a profile of %q: %s, %+v", base, call.Path, f)
+		}
+		if speaks := New().Speak(exchange.MessagesDialect, d) != nil; speaks != (want == "invoke") {
+			t.Errorf("a profile of %q speaks Claude's own dialect: %v", base, speaks)
+		}
+	}
 	for _, c := range []struct {
 		model  string
 		stream bool
@@ -194,11 +209,10 @@ func TestToolIDs(t *testing.T) {
 	seen := map[string]string{}
 	for _, id := range []string{"call_1", "call.1", "call:1", "tooluse_ok-1", long, long + "y", "é", "abcdefghi", "abcdefgh", "a_bcdefgh"} {
 		for _, model := range []string{nova, "mistral.mistral-large-2407-v1:0"} {
-			tr := translation{model: model}
-			got := tr.toolID(id)
+			got := fitCallID(model, id)
 			bad := strings.Trim(got, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 			mistral := model != nova
-			if bad != "" || len(got) > 64 || got != tr.toolID(id) || mistral && (len(got) != 9 || strings.ContainsAny(got, "_-")) {
+			if bad != "" || len(got) > 64 || got != fitCallID(model, id) || mistral && (len(got) != 9 || strings.ContainsAny(got, "_-")) {
 				t.Errorf("%s at %s: %s", id, model, got)
 			}
 			if other := seen[model+got]; other != "" {

@@ -1,73 +1,46 @@
 package bedrock
 
 import (
-	"strconv"
-
 	"github.com/tidwall/gjson"
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/reply"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
-	"github.com/sluice-gateway/sluice/sidecar/internal/sse"
 )
 
 // conversation translates one stream of Converse. Blocks do not interleave, so one open block is all there is to
 // remember. Only calls have a start; other blocks begin with their first delta.
 type conversation struct {
-	req  *exchange.Request
-	note adapter.Annotate
-
-	// head and tail stand around every delta; they are made once, for they are most of every chunk.
-	head, tail []byte
+	reply.Single
 
 	tool     bool  // the open block is a call
 	index    int64 // upstream's, of the open call
-	calls    int   // so far
 	callArgs bool  // the open call's arguments were begun
 	block    int64 // upstream's index of the last block of thinking
 	thoughts int   // blocks of thinking so far
 	detailed bool  // the entry of the open one has begun
 
-	begun     bool           // the role chunk was appended
-	stop      string         // upstream's stop reason, "" while there is none
-	broken    bool           // an error was reported
-	usage     exchange.Usage // what the provider stated; of its tokens or its tier
-	told      exchange.Usage // what the usage chunk said; no Source before
-	delivered adapter.Delivered
+	stop  string         // upstream's stop reason, "" while there is none
+	usage exchange.Usage // what the provider stated; of its tokens or its tier
 }
 
 func newConversation(r *exchange.Request, a adapter.Annotate) *conversation {
-	s := &conversation{req: r, note: a, block: -1, usage: exchange.Usage{Source: exchange.FromEstimate}}
-	s.head = append(s.appendStart(nil), `,"choices":[{"index":0,"delta":{`...)
-	s.tail = append(append([]byte(`},"finish_reason":null}]`), s.noUsage()...), "}\n\n"...)
-	return s
-}
-
-// noUsage is the member that every chunk but the last has when the caller asked for usage.
-func (s *conversation) noUsage() string {
-	if s.req.IncludeUsage {
-		return `,"usage":null`
-	}
-	return ""
-}
-
-// appendStart appends the event up to the members that differ between chunks. The provider states neither a name nor a
-// time, and there is no clock here.
-func (s *conversation) appendStart(dst []byte) []byte {
-	dst = appendString(append(dst, `data: {"id":`...), s.req.ID)
-	dst = strconv.AppendInt(append(dst, `,"object":"chat.completion.chunk","created":`...), s.req.CreatedUnix, 10)
-	return appendString(append(dst, `,"model":`...), s.req.Model)
+	return &conversation{Single: reply.NewSingle(r, a), block: -1, usage: exchange.Usage{Source: exchange.FromEstimate}}
 }
 
 // Event takes one upstream event.
 func (s *conversation) Event(dst, name, data []byte) ([]byte, adapter.Progress) {
 	if f := exception(name, data); f != nil {
-		return dst, s.broke(f)
+		return dst, s.Broke(f)
+	}
+	if !known(name) {
+		return dst, adapter.Progress{}
 	}
 	if !adapter.Valid(data) {
-		return dst, s.broke(invalidAnswer("an event of the provider's stream is not JSON"))
+		return dst, s.Broke(adapter.InvalidAnswer("an event of the provider's stream is not JSON"))
 	}
 	ev := gjson.ParseBytes(data)
-	before, delivered := len(dst), s.delivered.Bytes
+	before, delivered := len(dst), s.Sent.Bytes
 	var f *exchange.Failure
 	switch string(name) {
 	case "contentBlockStart":
@@ -85,19 +58,23 @@ func (s *conversation) Event(dst, name, data []byte) ([]byte, adapter.Progress) 
 		return dst, adapter.Progress{Done: s.stop != ""}
 	}
 	if f != nil {
-		return dst[:before], s.broke(f)
+		return dst[:before], s.Broke(f)
 	}
 	// A signature or encrypted thinking alone is nothing that a caller would miss.
-	if s.delivered.Bytes > delivered {
-		s.delivered.Pieces++
+	if s.Sent.Bytes > delivered {
+		s.Sent.Pieces++
 		return dst, adapter.Progress{Real: true}
 	}
 	return dst, adapter.Progress{}
 }
 
-func (s *conversation) broke(f *exchange.Failure) adapter.Progress {
-	s.broken = true
-	return adapter.Progress{Failure: f}
+// known reports whether an event is one of those that are read. Others may hold anything, or nothing.
+func known(name []byte) bool {
+	switch string(name) {
+	case "contentBlockStart", "contentBlockDelta", "contentBlockStop", "messageStop", "metadata":
+		return true
+	}
+	return false
 }
 
 // open begins a call.
@@ -108,13 +85,7 @@ func (s *conversation) open(dst []byte, ev gjson.Result) []byte {
 		return dst
 	}
 	s.tool, s.callArgs, s.index = true, false, ev.Get("contentBlockIndex").Int()
-	dst = strconv.AppendInt(append(append(s.begin(dst), s.head...), `"tool_calls":[{"index":`...), int64(s.calls), 10)
-	dst = appendString(append(dst, `,"id":`...), use.Get("toolUseId").Str)
-	dst = appendString(append(dst, `,"type":"function","function":{"name":`...), use.Get("name").Str)
-	dst = append(append(dst, `,"arguments":""}}]`...), s.tail...)
-	s.delivered.Bytes += int64(len(use.Get("name").Str))
-	s.calls++
-	return dst
+	return s.Call(dst, use.Get("toolUseId").Str, use.Get("name").Str)
 }
 
 // closeCall ends the open call, if there is one. One without any argument bytes has no arguments, which is {} and not "".
@@ -128,32 +99,31 @@ func (s *conversation) closeCall(dst []byte) []byte {
 
 func (s *conversation) delta(dst []byte, ev gjson.Result) ([]byte, *exchange.Failure) {
 	index, d := ev.Get("contentBlockIndex").Int(), ev.Get("delta")
-	if text := d.Get("text"); text.Exists() {
+	if text := d.Get("text"); text.Str != "" {
 		return s.say(s.closeCall(dst), text), nil
 	}
 	if reasoning := d.Get("reasoningContent"); reasoning.IsObject() {
 		return s.think(s.closeCall(dst), reasoning, index), nil
 	}
 	input := d.Get("toolUse.input")
-	fragment := inside(input)
+	if input.IsObject() { // whole, and not as a text
+		input = gjson.ParseBytes(adapter.AppendString(nil, adapter.Compact(input)))
+	}
+	fragment := adapter.Inside(input)
 	switch {
 	case fragment == "":
 		return dst, nil
 	case !s.tool || index != s.index:
-		return dst, invalidAnswer("the provider's stream has arguments of no call that is open")
+		return dst, adapter.InvalidAnswer("the provider's stream has arguments of no call that is open")
 	}
 	return s.arguments(dst, fragment, int64(len(input.Str))), nil
 }
 
-// say appends a chunk with a piece of text, nothing for an empty one.
+// say appends a chunk with a piece of text.
 func (s *conversation) say(dst []byte, text gjson.Result) []byte {
-	if text.Str == "" {
-		return dst
-	}
-	dst = append(append(s.begin(dst), s.head...), `"content":"`...)
-	dst = append(append(append(dst, inside(text)...), '"'), s.tail...)
-	s.delivered.Bytes += int64(len(text.Str))
-	return dst
+	dst = append(s.Delta(dst), `"content":"`...)
+	s.Sent.Bytes += int64(len(text.Str))
+	return s.Done(append(append(dst, adapter.Inside(text)...), '"'))
 }
 
 // think appends a chunk with a piece of thinking: as text, and as a piece of its block, with what signs it.
@@ -162,53 +132,31 @@ func (s *conversation) think(dst []byte, reasoning gjson.Result, index int64) []
 		s.block, s.detailed = index, false
 		s.thoughts++
 	}
-	text, data := reasoning.Get("text"), reasoning.Get("redactedContent")
-	member, value := "text", inside(text)
-	switch {
-	case value != "":
-		dst = append(append(append(s.begin(dst), s.head...), `"reasoning_content":"`...), value...)
-		dst = append(dst, `",`...)
-		s.delivered.Bytes += int64(len(text.Str))
-	case inside(data) != "":
-		member, value = "data", inside(data)
-		dst = append(s.begin(dst), s.head...)
-	default:
-		if member, value = "signature", inside(reasoning.Get("signature")); value == "" {
-			return dst
-		}
-		dst = append(s.begin(dst), s.head...)
+	text := reasoning.Get("text")
+	member, value := "text", adapter.Inside(text)
+	if value == "" {
+		member, value = "data", adapter.Inside(reasoning.Get("redactedContent"))
 	}
-	dst = append(dst, `"reasoning_details":[`...)
-	if member == "data" {
-		dst = append(dst, detailEncrypted...)
-	} else {
-		dst = append(dst, detailText...)
+	if value == "" {
+		member, value = "signature", adapter.Inside(reasoning.Get("signature"))
 	}
-	if !s.detailed {
-		s.detailed = true
-		dst = append(dst, detailFormat...)
+	if value == "" {
+		return dst
 	}
-	dst = strconv.AppendInt(append(dst, `,"index":`...), int64(s.thoughts-1), 10)
-	dst = append(append(append(append(dst, `,"`...), member...), `":"`...), value...)
-	return append(append(dst, `"}]`...), s.tail...)
+	dst = s.Delta(dst)
+	if member == "text" {
+		dst = append(append(append(dst, `"reasoning_content":"`...), value...), `",`...)
+		s.Sent.Bytes += int64(len(text.Str))
+	}
+	dst = reply.OpenThought(append(dst, `"reasoning_details":[`...), s.thoughts-1, member == "data", !s.detailed)
+	s.detailed = true
+	return s.Done(append(reply.AppendEscaped(dst, member, value), `}]`...))
 }
 
 // arguments appends a chunk with a piece of the last call's arguments.
 func (s *conversation) arguments(dst []byte, escaped string, size int64) []byte {
 	s.callArgs = true
-	dst = strconv.AppendInt(append(append(s.begin(dst), s.head...), `"tool_calls":[{"index":`...), int64(s.calls-1), 10)
-	dst = append(append(dst, `,"function":{"arguments":"`...), escaped...)
-	s.delivered.Bytes += size
-	return append(append(dst, `"}}]`...), s.tail...)
-}
-
-// begin appends the role chunk, once.
-func (s *conversation) begin(dst []byte) []byte {
-	if s.begun {
-		return dst
-	}
-	s.begun = true
-	return append(append(append(dst, s.head...), `"role":"assistant","content":""`...), s.tail...)
+	return s.Arguments(dst, []byte(escaped), size)
 }
 
 // End appends the finish chunk, the usage chunk if it was asked for, and [DONE].
@@ -216,33 +164,20 @@ func (s *conversation) End(dst []byte) ([]byte, *exchange.Failure) {
 	if f := malformed(s.stop); f != nil {
 		return dst, f
 	}
-	if s.broken || s.stop == "" {
-		return dst, &exchange.Failure{
-			Kind: exchange.FailCut, Code: adapter.CodeCut, Message: "the provider's stream ended before the answer did",
-		}
+	if f := s.Cut(s.stop != ""); f != nil {
+		return dst, f
 	}
-	dst = s.begin(s.closeCall(dst))
-	dst = appendTier(s.appendStart(dst), s.usage.ServiceTier)
-	dst = append(dst, `,"choices":[{"index":0,"delta":{},"finish_reason":"`...)
-	dst = append(append(dst, finishReason(s.stop)...), `"}]`...)
-	dst = append(append(dst, s.noUsage()...), "}\n\n"...)
-	if s.req.IncludeUsage {
-		own, u := s.note(nil, s.usage, s.delivered)
-		s.told = u
-		dst = append(appendTier(s.appendStart(dst), s.usage.ServiceTier), `,"choices":[],"usage":`...)
-		dst = append(appendUsage(dst, u.Tokens), `,"x_gateway":`...)
-		dst = append(append(dst, own...), "}\n\n"...)
-	}
-	return append(dst, sse.Done...), nil
+	dst = s.Begin(s.closeCall(dst))
+	tier := string(reply.AppendTier(nil, s.usage.ServiceTier))
+	dst = append(append(s.Open(dst), tier...), `,"choices":[{"index":0,"delta":{},`...)
+	dst = s.Close(append(appendFinish(dst, s.stop, s.Calls()), "}]"...))
+	return s.Single.End(dst, s.usage, tier, reply.AppendUsage), nil
 }
 
 // Usage is what the provider has stated: it comes last, all at once.
 func (s *conversation) Usage() exchange.Usage {
-	if s.told.Source != 0 {
-		return s.told
+	if u, ok := s.Told(); ok {
+		return u
 	}
 	return s.usage
 }
-
-// Delivered counts the decoded bytes of text, thinking, tool names and arguments appended so far.
-func (s *conversation) Delivered() adapter.Delivered { return s.delivered }

@@ -1,35 +1,33 @@
 package bedrock
 
 import (
-	"strconv"
-
 	"github.com/tidwall/gjson"
 
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
-const (
-	// countMax bounds a token count that the provider states. It is far above any window, and sums of it stay in int64.
-	countMax = 1 << 48
-	// rawBytesMax bounds the provider's usage that is kept as it stood; a longer one is not kept.
-	rawBytesMax = 4 << 10
-)
+// rawBytesMax bounds the provider's usage that is kept as it stood; a longer one is not kept.
+const rawBytesMax = 4 << 10
 
 // usageOf reads the usage object of an answer, or of a stream's metadata. inputTokens leaves the cached ones out. Cache
 // writes whose duration is not stated are taken for the usual 5 minutes.
 func usageOf(u, tier gjson.Result) exchange.Usage {
-	use := exchange.Usage{Source: exchange.FromEstimate, ServiceTier: trimmed(tier.Get("type").Str)}
-	if !u.IsObject() || u.Get("outputTokens").Type == gjson.Null {
+	use := exchange.Usage{Source: exchange.FromEstimate, ServiceTier: adapter.Trimmed(tier.Get("type").Str)}
+	if _, ok := adapter.Count(u.Get("outputTokens")); !ok {
 		return use
 	}
-	count := func(v gjson.Result) int64 { return min(max(v.Int(), 0), countMax) }
+	count := func(v gjson.Result) int64 {
+		n, _ := adapter.Count(v)
+		return n
+	}
 	var short, long int64
 	u.Get("cacheDetails").ForEach(func(_, v gjson.Result) bool {
 		switch n := count(v.Get("inputTokens")); v.Get("ttl").Str {
 		case "1h":
-			long = min(long+n, countMax)
+			long = min(long+n, adapter.CountMax)
 		default:
-			short = min(short+n, countMax)
+			short = min(short+n, adapter.CountMax)
 		}
 		return true
 	})
@@ -47,32 +45,14 @@ func usageOf(u, tier gjson.Result) exchange.Usage {
 	return use
 }
 
-// appendUsage appends a usage object in the caller's dialect: prompt tokens with the cached ones, unlike upstream.
-func appendUsage(dst []byte, t exchange.Tokens) []byte {
-	field := func(name string, n int64) {
-		dst = strconv.AppendInt(append(dst, name...), n, 10)
-	}
-	field(`{"prompt_tokens":`, t.Prompt())
-	field(`,"completion_tokens":`, t.Completion())
-	field(`,"total_tokens":`, t.Total())
-	field(`,"prompt_tokens_details":{"cached_tokens":`, t.CacheRead)
-	field(`,"cache_write_tokens":`, t.CacheWrite5m+t.CacheWrite1h)
-	field(`},"completion_tokens_details":{"reasoning_tokens":`, t.Reasoning)
-	return append(dst, "}}"...)
-}
-
-// appendTier appends the service_tier member of an answer or chunk, nothing when the provider named none.
-func appendTier(dst []byte, tier string) []byte {
-	if tier == "" {
-		return dst
-	}
-	return appendString(append(dst, `,"service_tier":`...), tier)
-}
-
-// finishReason is the caller's word for the provider's stop reason. Unknown ones are an ordinary stop. Reasons that say
-// that the model broke are none: see malformed.
-func finishReason(stop string) string {
+// finishReason is the caller's word for the provider's stop reason. Unknown ones are an ordinary stop, and a turn that
+// ends with calls is none, whatever its model calls it. Reasons that say that the model broke are none: see malformed.
+func finishReason(stop string, calls int) string {
 	switch stop {
+	case "", "end_turn":
+		if calls > 0 {
+			return "tool_calls"
+		}
 	case "max_tokens", "model_context_window_exceeded":
 		return "length"
 	case "tool_use":
@@ -81,6 +61,16 @@ func finishReason(stop string) string {
 		return "content_filter"
 	}
 	return "stop"
+}
+
+// appendFinish appends the finish_reason member of a choice, and the provider's own word where ours says less.
+func appendFinish(dst []byte, stop string, calls int) []byte {
+	dst = append(append(append(dst, `"finish_reason":"`...), finishReason(stop, calls)...), '"')
+	switch stop {
+	case "end_turn", "max_tokens", "tool_use":
+		return dst
+	}
+	return adapter.AppendString(append(dst, `,"native_finish_reason":`...), adapter.Trimmed(stop))
 }
 
 // malformed is the failure of an answer whose model did not keep to the form, nil for any other. The tokens are to be

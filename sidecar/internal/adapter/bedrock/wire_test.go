@@ -38,7 +38,7 @@ func TestSignedAsSent(t *testing.T) {
 		if f != nil {
 			t.Fatal(f)
 		}
-		if f := room.Authorize(time.Now(), d, secret, &call, strings.TrimPrefix(srv.URL, "http://")); f != nil {
+		if f := room.Authorize(t.Context(), time.Now(), d, secret, &call, strings.TrimPrefix(srv.URL, "http://")); f != nil {
 			t.Fatal(f)
 		}
 		fault = "no request came"

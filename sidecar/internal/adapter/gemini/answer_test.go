@@ -186,8 +186,12 @@ func TestUsage(t *testing.T) {
 			t.Errorf("%s: %+v", counts, s.usage)
 		}
 	}
-	s := whole(t, `{"candidates":[{}],"usageMetadata":{"promptTokenCount":-5,"cachedContentTokenCount":9,"candidatesTokenCount":9e300,"x":"`+strings.Repeat("y", 5000)+`"}}`)
-	if u := s.usage; u.Prompt() != 0 || u.Output != 1<<48 || u.Raw != "" {
+	s := whole(t, `{"candidates":[{}],"usageMetadata":{"promptTokenCount":-5,"cachedContentTokenCount":9,"candidatesTokenCount":9e300}}`)
+	if s.usage.Source != exchange.FromEstimate {
+		t.Errorf("%+v", s.usage)
+	}
+	s = whole(t, `{"candidates":[{}],"usageMetadata":{"promptTokenCount":5,"x":"`+strings.Repeat("y", 5000)+`"}}`)
+	if u := s.usage; u.Prompt() != 5 || u.Output != 0 || u.Raw != "" {
 		t.Errorf("%+v", u)
 	}
 }
@@ -228,6 +232,21 @@ func TestEmbeddings(t *testing.T) {
 		if f != nil || gjson.GetBytes(out, "data.1.embedding").Str != "AACAPgAAAEA=" {
 			t.Errorf("%+v %s", f, out)
 		}
+	}
+	one := chat(`{"model":"smart","input":["a"],"dimensions":2}`, false)
+	one.Operation = exchange.Embeddings
+	newer := &exchange.Deployment{Model: "gemini-embedding-2", Project: "p", Region: "eu"}
+	call, f := gemini.NewVertex().Request(one, newer, nil)
+	if f != nil || call.Path != "/projects/p/locations/eu/publishers/google/models/gemini-embedding-2:embedContent" ||
+		string(call.Body) != `{"content":{"parts":[{"text":"a"}]},"autoTruncate":false,"outputDimensionality":2}` {
+		t.Errorf("%+v %s %s", f, call.Path, call.Body)
+	}
+	if _, f := gemini.NewVertex().Request(ask(""), newer, nil); f == nil || f.Kind != exchange.FailUnsupported || f.Param != "input" {
+		t.Errorf("two texts: %+v", f)
+	}
+	out, u, f := gemini.NewVertex().Response(one, []byte(`{"embedding":{"values":[1,-0.5]},"usageMetadata":{"promptTokenCount":3}}`), note)
+	if f != nil || u.Input != 3 || gjson.GetBytes(out, "data.#.embedding").Raw != "[[1,-0.5]]" {
+		t.Errorf("%+v %+v %s", f, u, out)
 	}
 	for body, param := range map[string]string{
 		`{"input":[[1,2]]}`: "input", `{"input":7}`: "input", `{"input":[]}`: "input", `{"input":"a","wish":1}`: "wish",

@@ -5,6 +5,8 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/reply"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
@@ -38,7 +40,7 @@ func failed(c gjson.Result) *exchange.Failure {
 	default:
 		return nil
 	}
-	message := trimmed(c.Get("finishMessage").Str)
+	message := adapter.Trimmed(c.Get("finishMessage").Str)
 	if message == "" {
 		message = "the model's answer could not be used: " + reason
 	}
@@ -54,7 +56,7 @@ func appendFinish(dst []byte, reason string, calls int) []byte {
 	case "STOP", "MAX_TOKENS":
 		return dst
 	}
-	return appendString(append(dst, `,"native_finish_reason":`...), trimmed(reason))
+	return adapter.AppendString(append(dst, `,"native_finish_reason":`...), adapter.Trimmed(reason))
 }
 
 // isBlocked reports whether an answer says that the prompt was refused.
@@ -64,22 +66,11 @@ func isBlocked(answer gjson.Result) bool {
 
 // appendCall appends a function call after the members that stand before its id.
 func appendCall(dst []byte, call gjson.Result, id, signature string) []byte {
-	dst = appendString(append(dst, `"id":`...), id)
-	dst = appendString(append(dst, `,"type":"function","function":{"name":`...), call.Get("name").Str)
-	dst = appendString(append(dst, `,"arguments":`...), arguments(call))
-	dst = append(dst, '}')
+	dst = reply.AppendCall(dst, id, call.Get("name").Str, reply.Arguments(call.Get("args")))
 	if signature != "" {
-		dst = append(appendString(append(dst, `,"extra_content":{"google":{"thought_signature":`...), signature), "}}"...)
+		dst = append(adapter.AppendString(append(dst, `,"extra_content":{"google":{"thought_signature":`...), signature), "}}"...)
 	}
 	return append(dst, '}')
-}
-
-// arguments is a call's arguments as the text the caller expects.
-func arguments(call gjson.Result) string {
-	if args := call.Get("args"); args.IsObject() {
-		return compact(args)
-	}
-	return "{}"
 }
 
 // appendLogprobs appends the logprobs object of a choice, null when there is none.
@@ -110,7 +101,7 @@ func appendLogprobs(dst []byte, v gjson.Result) []byte {
 // appendToken appends a token with its logprob, without the closing brace.
 func appendToken(dst []byte, v gjson.Result) []byte {
 	token := v.Get("token").Str
-	dst = appendString(append(dst, `{"token":`...), strings.ToValidUTF8(token, "\ufffd"))
+	dst = adapter.AppendString(append(dst, `{"token":`...), strings.ToValidUTF8(token, "\ufffd"))
 	dst = append(dst, `,"logprob":`...)
 	if p := v.Get("logProbability"); p.Type == gjson.Number {
 		dst = append(dst, p.Raw...)
@@ -122,7 +113,7 @@ func appendToken(dst []byte, v gjson.Result) []byte {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = appendInt(dst, "", int64(token[i]))
+		dst = reply.AppendInt(dst, "", int64(token[i]))
 	}
 	return append(dst, ']')
 }

@@ -5,49 +5,50 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/tidwall/gjson"
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/reply"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
-// embed builds a request for vectors: batchEmbedContents of the Gemini API, predict of Vertex AI.
+// embed builds a request for vectors: batchEmbedContents of the Gemini API, and of Vertex AI predict or, of the models
+// after the first, embedContent (as Google's own libraries choose between them).
 func (a *Adapter) embed(r *exchange.Request, d *exchange.Deployment) (path string, body []byte, f *exchange.Failure) {
 	var texts []string // raw JSON
 	size := ""         // of a vector, "" for the model's own
-	gjson.ParseBytes(r.Body).ForEach(func(k, v gjson.Result) bool {
-		if v.Type == gjson.Null {
-			return true
-		}
-		switch k.Str {
+	f = adapter.EachMember(r.Body, r.AllowDropped, func(name string, v gjson.Result) (f *exchange.Failure) {
+		switch name {
 		case "model", "user":
 		case "encoding_format":
 			if v.Str != "float" && v.Str != "base64" {
-				f = invalid(k.Str, "encoding_format must be float or base64")
+				f = adapter.Invalid(name, "encoding_format must be float or base64")
 			}
 		case "dimensions":
 			if n, err := strconv.ParseInt(v.Raw, 10, 32); v.Type != gjson.Number || err != nil || n < 1 {
-				f = invalid(k.Str, "dimensions must be a whole number above 0")
+				f = adapter.Invalid(name, "dimensions must be a whole number above 0")
 			}
 			size = v.Raw
 		case "input":
 			texts, f = inputs(v)
 		default:
-			f = unsupported(k.Str, fmt.Sprintf("Gemini models cannot honour %s", printable(k.Str)))
+			f = adapter.Unsupported(name, fmt.Sprintf("Gemini models cannot honour %s", adapter.Printable(name)))
 		}
-		if f != nil && f.Kind == exchange.FailUnsupported && slices.Contains(r.AllowDropped, k.Str) && k.Str != "input" {
-			f = nil
-		}
-		return f == nil
+		return f
 	})
 	switch {
 	case f != nil:
 		return "", nil, f
 	case len(texts) == 0:
-		return "", nil, invalid("input", "input must hold a text")
+		return "", nil, adapter.Invalid("input", "input must hold a text")
+	case a.vertex && embedsContent(d.Model):
+		if len(texts) > 1 {
+			return "", nil, adapter.Unsupported("input", "this model embeds one text at a time: another has more")
+		}
+		return a.path(d, ":embedContent"), embedContent(texts[0], size), nil
 	case a.vertex:
 		return a.path(d, ":predict"), predict(texts, size), nil
 	}
@@ -60,12 +61,12 @@ func inputs(v gjson.Result) ([]string, *exchange.Failure) {
 		v = gjson.Parse("[" + v.Raw + "]")
 	}
 	if !v.IsArray() {
-		return nil, invalid("input", "input must be a string or an array of strings")
+		return nil, adapter.Invalid("input", "input must be a string or an array of strings")
 	}
 	var texts []string
 	for _, e := range v.Array() {
 		if e.Type != gjson.String {
-			return nil, unsupported("input", "Gemini takes texts to embed, no token ids: another model has others")
+			return nil, adapter.Unsupported("input", "Gemini takes texts to embed, no token ids: another model has others")
 		}
 		texts = append(texts, e.Raw)
 	}
@@ -78,7 +79,7 @@ func batch(model string, texts []string, size string) []byte {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = appendString(append(b, `{"model":`...), model)
+		b = adapter.AppendString(append(b, `{"model":`...), model)
 		b = append(append(append(b, `,"content":{"parts":[{"text":`...), text...), "}]}"...)
 		if size != "" {
 			b = append(b, `,"outputDimensionality":`+size...)
@@ -86,6 +87,21 @@ func batch(model string, texts []string, size string) []byte {
 		b = append(b, '}')
 	}
 	return append(b, "]}"...)
+}
+
+// embedsContent reports whether a model on Vertex AI is asked by embedContent.
+func embedsContent(model string) bool {
+	return strings.Contains(model, "gemini") && !strings.Contains(model, "gemini-embedding-001")
+}
+
+// embedContent has a text that is too long refused, as predict does.
+func embedContent(text, size string) []byte {
+	b := append([]byte(`{"content":{"parts":[{"text":`), text...)
+	b = append(b, `}]},"autoTruncate":false`...)
+	if size != "" {
+		b = append(b, `,"outputDimensionality":`+size...)
+	}
+	return append(b, '}')
 }
 
 // predict has texts that are too long refused: Vertex AI would cut them and say nothing.
@@ -115,8 +131,11 @@ func vectors(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exch
 	if predictions := answer.Get("predictions"); predictions.IsArray() {
 		list, values = predictions, "embeddings.values"
 	}
+	if one := answer.Get("embedding"); one.IsObject() {
+		list = gjson.Parse("[" + one.Raw + "]")
+	}
 	if !list.IsArray() {
-		return nil, use, invalidAnswer("the provider's answer has no embeddings")
+		return nil, use, adapter.InvalidAnswer("the provider's answer has no embeddings")
 	}
 	packed := gjson.GetBytes(r.Body, "encoding_format").Str == "base64"
 	dst := append(make([]byte, 0, len(body)), `{"object":"list","data":[`...)
@@ -127,9 +146,9 @@ func vectors(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exch
 		}
 		v := e.Get(values)
 		if !isVector(v) {
-			return nil, use, invalidAnswer("an embedding of the provider's answer is no list of numbers")
+			return nil, use, adapter.InvalidAnswer("an embedding of the provider's answer is no list of numbers")
 		}
-		dst = appendInt(dst, `{"object":"embedding","index":`, int64(i))
+		dst = reply.AppendInt(dst, `{"object":"embedding","index":`, int64(i))
 		dst = append(dst, `,"embedding":`...)
 		if packed {
 			dst = appendPacked(dst, v)
@@ -137,21 +156,21 @@ func vectors(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exch
 			dst = append(dst, v.Raw...)
 		}
 		dst = append(dst, '}')
-		n := e.Get("embeddings.statistics.token_count")
-		counted = counted && n.Type == gjson.Number
-		tokens += min(max(n.Int(), 0), countMax)
+		n, ok := adapter.Count(e.Get("embeddings.statistics.token_count"))
+		counted = counted && ok
+		tokens += n
 	}
 	var c counts
 	switch c.update(answer.Get("usageMetadata")); {
 	case c.stated:
-		use = c.usage()
+		use = c.usage(0)
 	case counted && list.Get("0").Exists():
-		use = exchange.Usage{Source: exchange.FromProvider, Tokens: exchange.Tokens{Input: min(tokens, countMax)}}
+		use = exchange.Usage{Source: exchange.FromProvider, Tokens: exchange.Tokens{Input: tokens}}
 	}
-	dst = appendString(append(dst, `],"model":`...), r.Model)
+	dst = adapter.AppendString(append(dst, `],"model":`...), r.Model)
 	own, use := a(nil, use, adapter.Delivered{})
-	dst = appendInt(dst, `,"usage":{"prompt_tokens":`, use.Prompt())
-	dst = appendInt(dst, `,"total_tokens":`, use.Total())
+	dst = reply.AppendInt(dst, `,"usage":{"prompt_tokens":`, use.Prompt())
+	dst = reply.AppendInt(dst, `,"total_tokens":`, use.Total())
 	return append(append(append(dst, `},"x_gateway":`...), own...), '}'), use, nil
 }
 

@@ -47,12 +47,12 @@ func reported(detail gjson.Result) *exchange.Failure {
 // failureOf makes the failure of a status and the provider's error object, which may be missing.
 func failureOf(status int, detail gjson.Result) *exchange.Failure {
 	f := &exchange.Failure{
-		Kind: kindOf(status), Status: status, Type: typeOf(status),
-		Code:    trimmed(detail.Get("status").Str),
-		Message: trimmed(detail.Get("message").Str),
+		Kind: adapter.KindOf(status), Status: status, Type: typeOf(status),
+		Code:    adapter.Trimmed(detail.Get("status").Str),
+		Message: adapter.Trimmed(detail.Get("message").Str),
 	}
 	if f.Message == "" && detail.Type == gjson.String {
-		f.Message = trimmed(detail.Str)
+		f.Message = adapter.Trimmed(detail.Str)
 	}
 	if f.Message == "" {
 		f.Message = fmt.Sprintf("the provider answered with status %d", status)
@@ -61,35 +61,20 @@ func failureOf(status int, detail gjson.Result) *exchange.Failure {
 		switch kind := d.Get("@type").Str; {
 		case strings.HasSuffix(kind, ".RetryInfo"):
 			f.RetryAfter = adapter.Until(d.Get("retryDelay").Str, adapter.Date(func(string) string { return "" }))
+		case strings.HasSuffix(kind, ".BadRequest") && f.Param == "":
+			f.Param = paramOf(d.Get("fieldViolations.0.field").Str)
 		case strings.HasSuffix(kind, ".ErrorInfo") && d.Get("reason").Str != "":
-			f.Code = trimmed(d.Get("reason").Str)
+			f.Code = adapter.Trimmed(d.Get("reason").Str)
 		}
 		return true
 	})
+	if status == 499 { // cancelled it was by the provider
+		f.Kind = exchange.FailOverloaded
+	}
 	if f.Kind == exchange.FailRequest {
 		refineRequest(f, detail.Get("status").Str)
 	}
 	return f
-}
-
-func kindOf(status int) exchange.FailureKind {
-	switch {
-	case status == 401, status == 402, status == 403:
-		return exchange.FailCredential
-	case status == 404, status == 405:
-		return exchange.FailNotFound
-	case status == 408:
-		return exchange.FailTimeout
-	case status == 409, status == 499: // a conflict passes; cancelled it was by the provider
-		return exchange.FailOverloaded
-	case status == 429:
-		return exchange.FailRateLimited
-	case status >= 400 && status < 500:
-		return exchange.FailRequest
-	case status >= 500:
-		return exchange.FailOverloaded
-	}
-	return exchange.FailInvalid // a redirect, for example: it is not followed with a key
 }
 
 // typeOf is OpenAI's type of an error with that status. The provider has none.
@@ -125,6 +110,28 @@ func refineRequest(f *exchange.Failure, status string) {
 			}
 		}
 	}
+}
+
+// paramOf is the caller's member behind the path of one of the provider's, such as
+// GenerateContentRequest.generation_config.stop_sequences; "" where there is none. Positions inside it are left out: the
+// caller's messages are numbered otherwise.
+func paramOf(path string) string {
+	path = strings.ReplaceAll(strings.ToLower(path), "_", "")
+	for _, n := range callersFields {
+		if strings.Contains(path, n.provider) {
+			return n.caller
+		}
+	}
+	return ""
+}
+
+// callersFields are the caller's members behind the provider's, in lower case. The first that fits counts.
+var callersFields = []struct{ provider, caller string }{
+	{"contents", "messages"}, {"systeminstruction", "messages"}, {"toolconfig", "tool_choice"}, {"tools", "tools"},
+	{"maxoutputtokens", "max_tokens"}, {"stopsequences", "stop"}, {"candidatecount", "n"}, {"temperature", "temperature"}, {"topp", "top_p"},
+	{"topk", "top_k"}, {"seed", "seed"}, {"presencepenalty", "presence_penalty"}, {"frequencypenalty", "frequency_penalty"},
+	{"generationconfig.logprobs", "top_logprobs"}, {"logprobs", "logprobs"}, {"responsemodalities", "modalities"}, {"response", "response_format"},
+	{"thinking", "reasoning_effort"}, {"servicetier", "service_tier"},
 }
 
 // callersNames are the caller's members behind the provider's words for what a model cannot do. The first that fits

@@ -25,16 +25,20 @@ func TestFailure(t *testing.T) {
 		"no billing":   {400, body("FAILED_PRECONDITION", "User location is not supported for the API use."), exchange.Failure{Kind: exchange.FailCredential, Type: "invalid_request_error", Code: "FAILED_PRECONDITION"}},
 		"no penalties": {400, body("INVALID_ARGUMENT", "Penalty is not enabled for this model"), exchange.Failure{Kind: exchange.FailUnsupported, Type: "invalid_request_error", Code: "INVALID_ARGUMENT", Param: "frequency_penalty"}},
 		"no thinking":  {400, body("INVALID_ARGUMENT", "Thinking level is not supported for this model."), exchange.Failure{Kind: exchange.FailUnsupported, Type: "invalid_request_error", Code: "INVALID_ARGUMENT", Param: "reasoning_effort"}},
-		"no right":     {403, body("PERMISSION_DENIED", "m"), exchange.Failure{Kind: exchange.FailCredential, Type: "permission_error", Code: "PERMISSION_DENIED"}},
-		"no model":     {404, body("NOT_FOUND", "m"), exchange.Failure{Kind: exchange.FailNotFound, Type: "invalid_request_error", Code: "NOT_FOUND"}},
-		"cancelled":    {499, body("CANCELLED", "m"), exchange.Failure{Kind: exchange.FailOverloaded, Type: "server_error", Code: "CANCELLED"}},
-		"internal":     {500, body("INTERNAL", "m"), exchange.Failure{Kind: exchange.FailOverloaded, Type: "server_error", Code: "INTERNAL"}},
-		"late":         {504, body("DEADLINE_EXCEEDED", "m"), exchange.Failure{Kind: exchange.FailOverloaded, Type: "server_error", Code: "DEADLINE_EXCEEDED"}},
-		"HTML":         {502, "<html>secret host</html>", exchange.Failure{Kind: exchange.FailOverloaded, Type: "server_error"}},
-		"empty":        {503, "", exchange.Failure{Kind: exchange.FailOverloaded, Type: "server_error"}},
-		"text":         {500, `{"error":"broken"}`, exchange.Failure{Kind: exchange.FailOverloaded, Type: "server_error"}},
-		"too deep":     {500, strings.Repeat("[", 32<<20), exchange.Failure{Kind: exchange.FailOverloaded, Type: "server_error"}},
-		"redirect":     {307, "", exchange.Failure{Kind: exchange.FailInvalid, Type: "server_error"}},
+		"a stop": {400, `{"error":{"code":400,"message":"bad","status":"INVALID_ARGUMENT","details":[{"@type":"type.googleapis.com/google.rpc.BadRequest",` +
+			`"fieldViolations":[{"field":"generation_config.stop_sequences","description":"d"}]}]}}`, exchange.Failure{Kind: exchange.FailRequest, Type: "invalid_request_error", Code: "INVALID_ARGUMENT", Param: "stop"}},
+		"a result": {400, `{"error":{"code":400,"message":"bad","status":"INVALID_ARGUMENT","details":[{"@type":"type.googleapis.com/google.rpc.BadRequest",` +
+			`"fieldViolations":[{"field":"contents[2].parts[0].function_response.response"}]}]}}`, exchange.Failure{Kind: exchange.FailRequest, Type: "invalid_request_error", Code: "INVALID_ARGUMENT", Param: "messages"}},
+		"no right":  {403, body("PERMISSION_DENIED", "m"), exchange.Failure{Kind: exchange.FailCredential, Type: "permission_error", Code: "PERMISSION_DENIED"}},
+		"no model":  {404, body("NOT_FOUND", "m"), exchange.Failure{Kind: exchange.FailNotFound, Type: "invalid_request_error", Code: "NOT_FOUND"}},
+		"cancelled": {499, body("CANCELLED", "m"), exchange.Failure{Kind: exchange.FailOverloaded, Type: "server_error", Code: "CANCELLED"}},
+		"internal":  {500, body("INTERNAL", "m"), exchange.Failure{Kind: exchange.FailOverloaded, Type: "server_error", Code: "INTERNAL"}},
+		"late":      {504, body("DEADLINE_EXCEEDED", "m"), exchange.Failure{Kind: exchange.FailOverloaded, Type: "server_error", Code: "DEADLINE_EXCEEDED"}},
+		"HTML":      {502, "<html>secret host</html>", exchange.Failure{Kind: exchange.FailOverloaded, Type: "server_error"}},
+		"empty":     {503, "", exchange.Failure{Kind: exchange.FailOverloaded, Type: "server_error"}},
+		"text":      {500, `{"error":"broken"}`, exchange.Failure{Kind: exchange.FailOverloaded, Type: "server_error"}},
+		"too deep":  {500, strings.Repeat("[", 32<<20), exchange.Failure{Kind: exchange.FailOverloaded, Type: "server_error"}},
+		"redirect":  {307, "", exchange.Failure{Kind: exchange.FailInvalid, Type: "server_error"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := gemini.New().Failure(c.status, http.Header{}.Get, []byte(c.body))

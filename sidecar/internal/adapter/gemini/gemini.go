@@ -11,12 +11,6 @@ import (
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
-// Codes of the failures made here.
-const (
-	codeUnsupported = "unsupported_parameter"
-	codeInvalid     = "invalid_value"
-)
-
 // Adapter speaks generateContent. It has no state.
 type Adapter struct {
 	vertex bool // as Vertex AI speaks it, which differs in paths, embeddings and a few members
@@ -46,20 +40,20 @@ func (a *Adapter) For(d *exchange.Deployment) adapter.Adapter {
 // bookkeeping are dropped. The secret is put on the call by the room of credentials.
 func (a *Adapter) Request(r *exchange.Request, d *exchange.Deployment, _ []byte) (adapter.Call, *exchange.Failure) {
 	call := adapter.Call{Header: []adapter.Field{{Name: "content-type", Value: "application/json"}}}
-	var f *exchange.Failure
 	switch r.Operation {
 	case exchange.Embeddings:
+		var f *exchange.Failure
 		call.Path, call.Body, f = a.embed(r, d)
 		return call, f
 	case exchange.Chat:
 	default:
-		return adapter.Call{}, unsupported("model", "Gemini models do not serve this operation")
+		return adapter.Call{}, adapter.Unsupported("model", "Gemini models do not serve this operation")
 	}
-	t := newTranslation(r, d, a.vertex)
-	if call.Body, f = t.translate(); f != nil {
+	body, header, f := translate(r, d.Base(), a.vertex)
+	if f != nil {
 		return adapter.Call{}, f
 	}
-	call.Header = append(call.Header, t.header...)
+	call.Body, call.Header = body, append(call.Header, header...)
 	verb := ":generateContent"
 	if r.Stream {
 		verb = ":streamGenerateContent?alt=sse"
@@ -119,21 +113,4 @@ func escaped(path string) string {
 		segments[i] = url.PathEscape(s)
 	}
 	return strings.Join(segments, "/")
-}
-
-func unsupported(param, message string) *exchange.Failure {
-	return &exchange.Failure{
-		Kind: exchange.FailUnsupported, Type: "invalid_request_error", Code: codeUnsupported, Param: param,
-		Message: message,
-	}
-}
-
-func invalid(param, message string) *exchange.Failure {
-	return &exchange.Failure{
-		Kind: exchange.FailRequest, Type: "invalid_request_error", Code: codeInvalid, Param: param, Message: message,
-	}
-}
-
-func invalidAnswer(message string) *exchange.Failure {
-	return &exchange.Failure{Kind: exchange.FailInvalid, Message: message}
 }

@@ -36,8 +36,8 @@ func TestRequest(t *testing.T) {
 			contents(`{"role":"user","parts":[{"text":"a"},{"text":"b"}]},{"role":"model","parts":[{"text":"c"},{"text":"no"}]},{"role":"user","parts":[{"text":"d"}]}`),
 		},
 		"sampling": {
-			"gemini-3", hi + `,"temperature":0.5,"top_p":0.9,"seed":-7,"presence_penalty":0.1,"frequency_penalty":-1,"stop":["a","b"],"n":1,"logprobs":true,"top_logprobs":3,"user":"u","store":false,"stream_options":null`,
-			`{"contents":[` + hiTurn + `],"generationConfig":{"temperature":0.5,"topP":0.9,"seed":-7,"presencePenalty":0.1,"frequencyPenalty":-1,"stopSequences":["a","b"],"responseLogprobs":true,"logprobs":3}}`,
+			"gemini-3", hi + `,"temperature":0.5,"top_p":0.9,"top_k":5,"seed":-7,"presence_penalty":0.1,"frequency_penalty":-1,"stop":["a","b"],"n":1,"logprobs":true,"top_logprobs":3,"user":"u","store":false,"stream_options":null`,
+			`{"contents":[` + hiTurn + `],"generationConfig":{"temperature":0.5,"topP":0.9,"topK":5,"seed":-7,"presencePenalty":0.1,"frequencyPenalty":-1,"stopSequences":["a","b"],"responseLogprobs":true,"logprobs":3}}`,
 		},
 		"JSON": {
 			"gemini-3", hi + `,"response_format":{"type":"json_object"}`,
@@ -47,6 +47,10 @@ func TestRequest(t *testing.T) {
 			"gemini-3", hi + `,"response_format":{"type":"json_schema","json_schema":{"name":"x","strict":true,"schema":{"type":"object","$defs":{}}}}`,
 			`{"contents":[` + hiTurn + `],"generationConfig":{"responseMimeType":"application/json","responseJsonSchema":{"type":"object","$defs":{}}}}`,
 		},
+		"an image":      {"gemini-2.5-flash-image", hi + `,"modalities":["text","image"]`, `{"contents":[` + hiTurn + `],"generationConfig":{"responseModalities":["TEXT","IMAGE"]}}`},
+		"no image":      {"gemini-3-pro-image", hi + `,"modalities":["text"]`, `{"contents":[` + hiTurn + `],"generationConfig":{"responseModalities":["TEXT"]}}`},
+		"only text":     {"gemini-2.5-pro", hi + `,"modalities":["text"]`, contents(hiTurn)},
+		"a new model":   {"gemini-9", hi + `,"modalities":["image"]`, `{"contents":[` + hiTurn + `],"generationConfig":{"responseModalities":["IMAGE"]}}`},
 		"tools":         {"gemini-3", hi + `,"tools":[` + tool + `]`, `{"contents":[` + hiTurn + `]` + declared + `}`},
 		"tool of none":  {"gemini-3", hi + `,"tools":[{"type":"function","function":{"name":"f","parameters":{}}}]`, `{"contents":[` + hiTurn + `],"tools":[{"functionDeclarations":[{"name":"f"}]}]}`},
 		"strict":        {"gemini-3", hi + `,"tools":[{"type":"function","function":{"name":"f","strict":true}}]`, `{"contents":[` + hiTurn + `],"tools":[{"functionDeclarations":[{"name":"f"}]}],"toolConfig":{"functionCallingConfig":{"mode":"VALIDATED"}}}`},
@@ -112,6 +116,9 @@ func TestRefusedRequests(t *testing.T) {
 	}{
 		"unknown member":     {hi + `,"wish":1`, "wish", exchange.FailUnsupported},
 		"logit bias":         {hi + `,"logit_bias":{"1":2}`, "logit_bias", exchange.FailUnsupported},
+		"no model to draw":   {hi + `,"modalities":["text","image"]`, "modalities", exchange.FailUnsupported},
+		"no modality":        {hi + `,"modalities":["smell"]`, "modalities[0]", exchange.FailRequest},
+		"no modalities":      {hi + `,"modalities":"text"`, "modalities", exchange.FailRequest},
 		"audio out":          {hi + `,"modalities":["text","audio"]`, "modalities", exchange.FailUnsupported},
 		"prediction":         {hi + `,"prediction":{}`, "prediction", exchange.FailUnsupported},
 		"stored":             {hi + `,"store":true`, "store", exchange.FailUnsupported},

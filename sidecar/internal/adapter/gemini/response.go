@@ -6,6 +6,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/reply"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
@@ -13,14 +14,14 @@ import (
 func object(body []byte) (gjson.Result, *exchange.Failure) {
 	body = bytes.TrimSpace(body)
 	if len(body) == 0 || !adapter.Valid(body) {
-		return gjson.Result{}, invalidAnswer("the provider's answer is not JSON")
+		return gjson.Result{}, adapter.InvalidAnswer("the provider's answer is not JSON")
 	}
 	v := gjson.ParseBytes(body)
 	if v.IsArray() {
 		v = v.Get("0")
 	}
 	if !v.IsObject() {
-		return gjson.Result{}, invalidAnswer("the provider's answer is not a JSON object")
+		return gjson.Result{}, adapter.InvalidAnswer("the provider's answer is not a JSON object")
 	}
 	if detail := v.Get("error"); detail.Type != gjson.Null {
 		return gjson.Result{}, reported(detail)
@@ -36,21 +37,18 @@ func respond(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exch
 	}
 	var c counts
 	c.update(answer.Get("usageMetadata"))
-	use := c.usage()
+	use := c.usage(0)
 	list := answer.Get("candidates").Array()
 	refused := len(list) == 0 && isBlocked(answer)
 	if len(list) == 0 && !refused || len(list) > choicesMax {
-		return nil, use, invalidAnswer("the provider's answer has no candidates")
+		return nil, use, adapter.InvalidAnswer("the provider's answer has no candidates")
 	}
 	id := answer.Get("responseId").Str
 	if id == "" {
 		id = r.ID
 	}
 	dst := make([]byte, 0, len(body)+512)
-	dst = appendString(append(dst, `{"id":`...), id)
-	// The provider states no time, and there is no clock here.
-	dst = appendInt(dst, `,"object":"chat.completion","created":`, r.CreatedUnix)
-	dst = appendString(append(dst, `,"model":`...), r.Model)
+	dst = reply.AppendHead(dst, r, id)
 	dst = append(dst, `,"choices":[`...)
 	if refused {
 		dst = append(dst, `{"index":0,"message":{"role":"assistant","content":"","refusal":null},"logprobs":null,`...)
@@ -67,13 +65,13 @@ func respond(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exch
 		m := message{answer: id, request: r.ID, choice: candidate.Get("index").Int()}
 		m.read(candidate.Get("content.parts"))
 		delivered += m.size
-		dst = appendInt(dst, `{"index":`, m.choice)
-		dst = m.append(append(dst, `,"message":`...))
+		dst = reply.AppendInt(dst, `{"index":`, m.choice)
+		dst = m.said.Append(append(dst, `,"message":`...))
 		dst = appendLogprobs(append(dst, `,"logprobs":`...), candidate.Get("logprobsResult"))
 		dst = append(appendFinish(append(dst, ','), finishOf(candidate), m.calls), '}')
 	}
 	dst = append(dst, `],"usage":`...)
-	own, use := a(nil, use, adapter.Delivered{Bytes: delivered})
+	own, use := a(nil, c.usage(delivered), adapter.Delivered{Bytes: delivered})
 	dst = append(appendUsage(dst, use.Tokens), `,"x_gateway":`...)
 	return append(append(dst, own...), '}'), use, nil
 }
@@ -86,12 +84,11 @@ func finishOf(candidate gjson.Result) string {
 	return "STOP"
 }
 
-// message is the assistant's message in the making. Its texts are escaped.
+// message is the assistant's message in the making.
 type message struct {
 	answer, request string // that ids are made of
 	choice          int64
-	text, thinking  []byte
-	details, list   []byte // reasoning_details and tool_calls, comma separated
+	said            reply.Message
 	entries, calls  int
 	size            int64 // of what the caller reads, decoded
 }
@@ -102,46 +99,29 @@ func (m *message) read(parts gjson.Result) {
 		signature := p.Get("thoughtSignature")
 		if call := p.Get("functionCall"); call.IsObject() {
 			id := callID(call.Get("id").Str, signature.Str, m.answer, m.request, m.choice, m.calls)
-			m.list = appendCall(append(appendComma(m.list), '{'), call, id, signature.Str)
-			m.size += int64(len(call.Get("name").Str) + len(arguments(call)))
+			m.said.Calls = appendCall(append(adapter.Comma(m.said.Calls, 0), '{'), call, id, signature.Str)
+			m.size += int64(len(call.Get("name").Str) + len(reply.Arguments(call.Get("args"))))
 			m.calls++
 			return true
 		}
-		escaped := inside(p.Get("text"))
+		escaped, image := adapter.Inside(p.Get("text")), p.Get("inlineData")
 		m.size += int64(len(p.Get("text").Str))
 		switch {
+		case isDrawn(p, image):
+			m.said.Images = appendImage(adapter.Comma(m.said.Images, 0), image)
+			m.size += adapter.DrawnBytes
 		case escaped == "":
 		case p.Get("thought").Bool():
-			m.thinking = append(m.thinking, escaped...)
-			m.details = appendThought(appendComma(m.details), m.entries, escaped)
+			m.said.Thinking = append(m.said.Thinking, escaped...)
+			m.said.Details = appendThought(adapter.Comma(m.said.Details, 0), m.entries, escaped)
 			m.entries++
 		default:
-			m.text = append(m.text, escaped...)
+			m.said.Text = append(m.said.Text, escaped...)
 		}
-		if sealed := inside(signature); sealed != "" {
-			m.details = appendSignature(appendComma(m.details), m.entries, sealed)
+		if sealed := adapter.Inside(signature); sealed != "" {
+			m.said.Details = appendSignature(adapter.Comma(m.said.Details, 0), m.entries, sealed)
 			m.entries++
 		}
 		return true
 	})
-}
-
-func (m *message) append(dst []byte) []byte {
-	dst = append(dst, `{"role":"assistant","content":`...)
-	if len(m.text) == 0 && m.calls > 0 {
-		dst = append(dst, "null"...)
-	} else {
-		dst = append(append(append(dst, '"'), m.text...), '"')
-	}
-	dst = append(dst, `,"refusal":null`...)
-	if len(m.thinking) > 0 {
-		dst = append(append(append(dst, `,"reasoning_content":"`...), m.thinking...), '"')
-	}
-	if m.entries > 0 {
-		dst = append(append(append(dst, `,"reasoning_details":[`...), m.details...), ']')
-	}
-	if m.calls > 0 {
-		dst = append(append(append(dst, `,"tool_calls":[`...), m.list...), ']')
-	}
-	return append(dst, '}')
 }

@@ -6,24 +6,18 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/reply"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
-	"github.com/sluice-gateway/sluice/sidecar/internal/sse"
 )
 
 // stream translates one stream. Each of its events is an answer that holds what has come since the last one.
 type stream struct {
-	req     *exchange.Request
-	note    adapter.Annotate
-	id      string
-	named   bool // id is the provider's
+	reply.Chunks
+	request string // the id of what is answered
+	named   bool   // ID is the provider's
 	choices []*choice
-
-	broken    bool           // an error was reported
-	ended     bool           // End succeeded
-	told      exchange.Usage // what the usage chunk said; no Source before
-	counts    counts
-	delivered int64
-	pieces    int64 // events that delivered something
+	counts  counts
+	ended   bool // End succeeded
 }
 
 // choice is what has come of one candidate.
@@ -37,7 +31,7 @@ type choice struct {
 }
 
 func newStream(r *exchange.Request, a adapter.Annotate) *stream {
-	return &stream{req: r, note: a, id: r.ID}
+	return &stream{Chunks: reply.NewChunks(r, a), request: r.ID}
 }
 
 // Event takes one upstream event. The provider gives them no names.
@@ -47,39 +41,34 @@ func (s *stream) Event(dst, _, data []byte) ([]byte, adapter.Progress) {
 	}
 	answer, f := object(data)
 	if f != nil {
-		return dst, s.broke(f)
+		return dst, s.Broke(f)
 	}
 	s.counts.update(answer.Get("usageMetadata"))
 	if id := answer.Get("responseId").Str; id != "" && !s.named {
-		s.id, s.named = id, true // the role chunk, if it went out, had none to show
+		s.ID, s.named = id, true // the role chunk, if it went out, had none to show
 	}
 	list := answer.Get("candidates").Array()
 	for _, c := range list { // before anything of it goes out
 		if f := failed(c); f != nil {
-			return dst, s.broke(f)
+			return dst, s.Broke(f)
 		}
 	}
-	before := s.delivered
+	before := s.Sent.Bytes
 	for _, c := range list {
 		ch := s.choice(c.Get("index").Int())
 		if ch == nil {
-			return dst, s.broke(invalidAnswer("the provider's stream has too many candidates"))
+			return dst, s.Broke(adapter.InvalidAnswer("the provider's stream has too many candidates"))
 		}
 		dst = s.candidate(dst, ch, c)
 	}
 	if len(list) == 0 && len(s.choices) == 0 && isBlocked(answer) {
 		s.choice(0).finish = blocked
 	}
-	real := s.delivered > before
+	real := s.Sent.Bytes > before
 	if real {
-		s.pieces++
+		s.Sent.Pieces++
 	}
 	return dst, adapter.Progress{Real: real}
-}
-
-func (s *stream) broke(f *exchange.Failure) adapter.Progress {
-	s.broken = true
-	return adapter.Progress{Failure: f}
 }
 
 // choice finds a choice or makes it, nil when there are too many.
@@ -99,7 +88,7 @@ func (s *stream) choice(index int64) *choice {
 
 // candidate appends what an event brings of one candidate.
 func (s *stream) candidate(dst []byte, c *choice, v gjson.Result) []byte {
-	if reason := v.Get("finishReason").Str; reason != "" {
+	if reason := v.Get("finishReason").Str; reason != "" && reason != "FINISH_REASON_UNSPECIFIED" {
 		c.finish = reason
 	}
 	v.Get("content.parts").ForEach(func(_, p gjson.Result) bool {
@@ -108,8 +97,13 @@ func (s *stream) candidate(dst []byte, c *choice, v gjson.Result) []byte {
 			dst = s.call(dst, c, call, signature.Str)
 			return true
 		}
-		escaped := inside(p.Get("text"))
+		escaped, image := adapter.Inside(p.Get("text")), p.Get("inlineData")
 		switch {
+		case isDrawn(p, image):
+			c.thinking = false
+			dst = appendImage(append(s.open(dst, c), `"images":[`...), image)
+			dst = s.close(append(dst, ']'))
+			s.Sent.Bytes += adapter.DrawnBytes
 		case escaped == "":
 		case p.Get("thought").Bool():
 			dst = s.thought(dst, c, escaped)
@@ -118,8 +112,8 @@ func (s *stream) candidate(dst []byte, c *choice, v gjson.Result) []byte {
 			dst = append(s.open(dst, c), `"content":"`...)
 			dst = s.close(append(append(dst, escaped...), '"'))
 		}
-		s.delivered += int64(len(p.Get("text").Str))
-		if sealed := inside(signature); sealed != "" {
+		s.Sent.Bytes += int64(len(p.Get("text").Str))
+		if sealed := adapter.Inside(signature); sealed != "" {
 			c.entries++
 			c.thinking = false
 			dst = append(s.open(dst, c), `"reasoning_details":[`...)
@@ -129,8 +123,7 @@ func (s *stream) candidate(dst []byte, c *choice, v gjson.Result) []byte {
 	})
 	if probabilities := v.Get("logprobsResult"); probabilities.Get("chosenCandidates").IsArray() {
 		dst = append(s.open(dst, c), `},"logprobs":`...)
-		dst = append(appendLogprobs(dst, probabilities), `,"finish_reason":null}]`...)
-		dst = append(append(dst, s.noUsage()...), "}\n\n"...)
+		dst = s.Close(append(appendLogprobs(dst, probabilities), `,"finish_reason":null}]`...))
 	}
 	return dst
 }
@@ -149,11 +142,11 @@ func (s *stream) thought(dst []byte, c *choice, escaped string) []byte {
 // call appends a chunk with a call, which comes whole.
 func (s *stream) call(dst []byte, c *choice, call gjson.Result, signature string) []byte {
 	c.thinking = false
-	id := callID(call.Get("id").Str, signature, s.id, s.req.ID, c.index, c.calls)
-	dst = appendInt(append(s.open(dst, c), `"tool_calls":[`...), `{"index":`, int64(c.calls))
+	id := callID(call.Get("id").Str, signature, s.ID, s.request, c.index, c.calls)
+	dst = reply.AppendInt(append(s.open(dst, c), `"tool_calls":[`...), `{"index":`, int64(c.calls))
 	dst = s.close(append(appendCall(append(dst, ','), call, id, signature), ']'))
 	c.calls++
-	s.delivered += int64(len(call.Get("name").Str) + len(arguments(call)))
+	s.Sent.Bytes += int64(len(call.Get("name").Str) + len(reply.Arguments(call.Get("args"))))
 	return dst
 }
 
@@ -163,69 +156,40 @@ func (s *stream) open(dst []byte, c *choice) []byte {
 		c.begun = true
 		dst = s.close(append(s.open(dst, c), `"role":"assistant","content":""`...))
 	}
-	return append(appendInt(s.appendStart(dst), `,"choices":[{"index":`, c.index), `,"delta":{`...)
+	return append(reply.AppendInt(s.Open(dst), `,"choices":[{"index":`, c.index), `,"delta":{`...)
 }
 
 // close ends a chunk that says no more than its delta.
 func (s *stream) close(dst []byte) []byte {
-	dst = append(dst, `},"finish_reason":null}]`...)
-	return append(append(dst, s.noUsage()...), "}\n\n"...)
-}
-
-// noUsage is the member that every chunk but the last has when the caller asked for usage.
-func (s *stream) noUsage() string {
-	if s.req.IncludeUsage {
-		return `,"usage":null`
-	}
-	return ""
-}
-
-// appendStart appends a chunk up to its choices.
-func (s *stream) appendStart(dst []byte) []byte {
-	dst = appendString(append(dst, `data: {"id":`...), s.id)
-	// The provider states no time, and there is no clock here.
-	dst = appendInt(dst, `,"object":"chat.completion.chunk","created":`, s.req.CreatedUnix)
-	return appendString(append(dst, `,"model":`...), s.req.Model)
+	return s.Close(append(dst, `},"finish_reason":null}]`...))
 }
 
 // End appends the finish chunks, the usage chunk if it was asked for, and [DONE].
 func (s *stream) End(dst []byte) ([]byte, *exchange.Failure) {
-	complete := !s.broken && len(s.choices) > 0
+	complete := len(s.choices) > 0
 	for _, c := range s.choices {
 		complete = complete && c.finish != ""
 	}
-	if !complete {
-		return dst, &exchange.Failure{
-			Kind: exchange.FailCut, Code: adapter.CodeCut, Message: "the provider's stream ended before the answer did",
-		}
+	if f := s.Cut(complete); f != nil {
+		return dst, f
 	}
-	s.ended = true
 	for _, c := range s.choices {
 		dst = append(s.open(dst, c), "},"...)
-		dst = append(appendFinish(dst, c.finish, c.calls), "}]"...)
-		dst = append(append(dst, s.noUsage()...), "}\n\n"...)
+		dst = s.Close(append(appendFinish(dst, c.finish, c.calls), "}]"...))
 	}
-	if s.req.IncludeUsage {
-		own, u := s.note(nil, s.Usage(), s.Delivered())
-		s.told = u
-		dst = append(s.appendStart(dst), `,"choices":[],"usage":`...)
-		dst = append(appendUsage(dst, u.Tokens), `,"x_gateway":`...)
-		dst = append(append(dst, own...), "}\n\n"...)
-	}
-	return append(dst, sse.Done...), nil
+	s.ended = true
+	return s.Chunks.End(dst, s.Usage(), "", appendUsage), nil
 }
 
 // Usage is what the provider has stated so far.
 func (s *stream) Usage() exchange.Usage {
-	if s.told.Source != 0 {
-		return s.told
+	if u, ok := s.Told(); ok {
+		return u
 	}
-	return s.counts.usage()
-}
-
-// Delivered counts the decoded bytes of text, thoughts, tool names and arguments appended so far.
-func (s *stream) Delivered() adapter.Delivered {
-	return adapter.Delivered{Bytes: s.delivered, Pieces: s.pieces}
+	if s.ended {
+		return s.counts.usage(s.Sent.Bytes)
+	}
+	return s.counts.usage(0)
 }
 
 var doneMark = []byte("[DONE]")

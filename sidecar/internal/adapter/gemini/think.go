@@ -9,6 +9,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/prompt"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
@@ -43,25 +44,23 @@ func isSwift(model string) bool { return strings.Contains(model, "flash") }
 // budgetMost is the largest thinkingBudget that every model of that kind takes.
 const budgetMost = 24_576
 
-// reasoningEffort turns the caller's word into what the model understands. What a model thought is asked for too, as
-// far as it tells.
-func (t *translation) reasoningEffort(v gjson.Result) *exchange.Failure {
+// think turns the caller's word into what the model understands. What a model thought is asked for too, as far as it
+// tells.
+func (t *translation) think() *exchange.Failure {
 	const name = "reasoning_effort"
-	tokens := adapter.ThinkingTokens(v.Str)
-	switch {
-	case v.Str == "none" && t.how == mindNone:
-	case v.Str == "none" && t.how == mindBudget && t.swift:
+	switch effort := t.Effort; {
+	case effort == "", effort == "none" && t.how == mindNone:
+	case effort == "none" && t.how == mindBudget && t.swift:
 		t.set("thinkingConfig", `{"thinkingBudget":0}`)
-	case v.Str == "none":
-		return unsupported(name, "this model always thinks before it answers")
-	case tokens == 0:
-		return invalid(name, "reasoning_effort must be none, minimal, low, medium, high, xhigh or max")
+	case effort == "none":
+		return t.Cannot(name, "this model always thinks before it answers")
 	case t.how == mindNone:
-		return unsupported(name, "this model cannot think before it answers")
+		return t.Cannot(name, "this model cannot think before it answers")
 	case t.how == mindBudget:
-		t.set("thinkingConfig", fmt.Sprintf(`{"thinkingBudget":%d,"includeThoughts":true}`, min(tokens, budgetMost)))
+		tokens := min(adapter.ThinkingTokens(effort), budgetMost)
+		t.set("thinkingConfig", fmt.Sprintf(`{"thinkingBudget":%d,"includeThoughts":true}`, tokens))
 	default:
-		t.set("thinkingConfig", `{"thinkingLevel":"`+t.level(v.Str)+`","includeThoughts":true}`)
+		t.set("thinkingConfig", `{"thinkingLevel":"`+t.level(effort)+`","includeThoughts":true}`)
 	}
 	return nil
 }
@@ -107,15 +106,11 @@ func appendSignature(dst []byte, index int, escaped string) []byte {
 
 // signatures are what an assistant's message brings back of Gemini's own: the signature of its text, as raw JSON or "",
 // and those of its calls by their ids, where a caller keeps them as OpenRouter has them.
-func signatures(at place, m gjson.Result) (text string, calls map[string]string, f *exchange.Failure) {
-	v := m.Get("reasoning_details")
-	if v.Type == gjson.Null {
-		return "", nil, nil
+func signatures(m *prompt.Message) (text string, calls map[string]string) {
+	if m.Details == "" {
+		return "", nil
 	}
-	if !v.IsArray() {
-		return "", nil, invalid(at.String()+".reasoning_details", "reasoning_details must be an array")
-	}
-	v.ForEach(func(_, e gjson.Result) bool {
+	gjson.Parse(m.Details).ForEach(func(_, e gjson.Result) bool {
 		data, id := e.Get("data"), e.Get("id").Str
 		switch {
 		case !strings.HasPrefix(e.Get("format").Str, "google-gemini"), e.Get("type").Str != "reasoning.encrypted",
@@ -130,5 +125,5 @@ func signatures(at place, m gjson.Result) (text string, calls map[string]string,
 		}
 		return true
 	})
-	return text, calls, nil
+	return text, calls
 }

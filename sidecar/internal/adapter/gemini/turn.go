@@ -2,6 +2,9 @@ package gemini
 
 import (
 	"slices"
+
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/prompt"
 )
 
 // The kinds of turns. Results are a user's turn to the provider, but stand by themselves.
@@ -40,23 +43,23 @@ type turns struct {
 
 func (t *turns) init(strict, vertex bool, size int) {
 	t.strict, t.named = strict, !vertex
-	t.body, t.calls = make([]byte, 0, size), map[string]called{}
+	t.body = make([]byte, 0, size)
 }
 
-// part adds one part to a turn of the user or the model.
-func (t *turns) part(kind string, part []byte) {
+// begin begins a part of a turn of the user or the model. What is appended to dst becomes the part when keep gets it.
+func (t *turns) begin(kind string) (dst []byte) {
 	t.open(kind)
-	if len(t.body) > t.start {
-		t.body = append(t.body, ',')
-	}
-	t.body = append(t.body, part...)
+	return adapter.Comma(t.body, t.start)
 }
 
-// call adds a call that the model made. name and args are raw JSON.
-func (t *turns) call(id, name, args, signature string) {
-	given, carried := readCallID(id)
-	if signature == "" {
-		signature = carried
+// keep takes a part.
+func (t *turns) keep(dst []byte) { t.body = dst }
+
+// call adds a call that the model made.
+func (t *turns) call(c *prompt.Call) {
+	given, signature := readCallID(c.ID)
+	if c.Signature != "" {
+		signature = c.Signature
 	}
 	t.open(turnModel)
 	if signature == "" && t.number == 0 && t.strict {
@@ -65,17 +68,22 @@ func (t *turns) call(id, name, args, signature string) {
 	if !t.named {
 		given = ""
 	}
-	t.calls[id] = called{name: name, id: given, number: t.number}
+	if t.calls == nil {
+		t.calls = map[string]called{}
+	}
+	t.calls[c.ID] = called{name: c.Name.Raw, id: given, number: t.number}
 	t.number++
-	b := appendMember([]byte(`{"functionCall":{"name":`+name), "id", given)
-	b = append(append(append(b, `,"args":`...), args...), '}')
-	t.part(turnModel, append(appendMember(b, "thoughtSignature", signature), '}'))
+	b := append(append(t.begin(turnModel), `{"functionCall":{"name":`...), c.Name.Raw...)
+	b = appendMember(b, "id", given)
+	b = append(append(append(b, `,"args":`...), c.Arguments...), '}')
+	t.keep(append(appendMember(b, "thoughtSignature", signature), '}'))
 }
 
 // result adds what came of a call.
-func (t *turns) result(c called, response, parts []byte) {
+func (t *turns) result(c called, response string, parts []byte) {
 	t.open(turnResult)
-	b := appendMember([]byte(`{"functionResponse":{"name":`+c.name), "id", c.id)
+	b := make([]byte, 0, len(c.name)+len(c.id)+len(response)+len(parts)+80)
+	b = appendMember(append(append(b, `{"functionResponse":{"name":`...), c.name...), "id", c.id)
 	b = append(append(b, `,"response":`...), response...)
 	if len(parts) > 0 {
 		b = append(append(append(b, `,"parts":[`...), parts...), ']')
@@ -88,7 +96,7 @@ func appendMember(dst []byte, name, text string) []byte {
 	if text == "" {
 		return dst
 	}
-	return appendString(append(dst, `,"`+name+`":`...), text)
+	return adapter.AppendString(append(append(append(dst, `,"`...), name...), `":`...), text)
 }
 
 func (t *turns) open(kind string) {

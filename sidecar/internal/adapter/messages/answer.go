@@ -22,7 +22,7 @@ func (f Face) Behind() adapter.Adapter { return f.Adapter }
 
 // Translate implements adapter.Face.
 func (f Face) Translate(r *exchange.Request, s adapter.Stream) adapter.Stream {
-	return &stream{Stream: s, r: r, call: -1}
+	return &stream{Retold: adapter.Retold{Stream: s}, r: r}
 }
 
 // Stream implements adapter.Adapter.
@@ -93,6 +93,11 @@ func (f Face) Response(r *exchange.Request, body []byte, a adapter.Annotate) ([]
 			content = append(content, block)
 		}
 	}
+	for _, image := range m.Get("images").Array() {
+		if block := drawn(image); block != nil {
+			content = append(content, block)
+		}
+	}
 	for _, c := range m.Get("tool_calls").Array() {
 		if extra := c.Get("extra_content"); extra.IsObject() {
 			content = append(content, kept(c.Get("id").Str, extra))
@@ -119,6 +124,20 @@ func (f Face) Response(r *exchange.Request, body []byte, a adapter.Annotate) ([]
 		return nil, u, &exchange.Failure{Kind: exchange.FailInvalid, Message: "the provider's answer cannot be translated"}
 	}
 	return b, u, nil
+}
+
+// drawn is an image of the answer as a block of Anthropic's for images, nil when there is nothing in it. Claude draws none, so
+// that its dialect has them in requests alone; clients leave out what they do not know.
+func drawn(image gjson.Result) object {
+	url := image.Get("image_url.url").Str
+	media, data, ok := strings.Cut(strings.TrimPrefix(url, "data:"), ";base64,")
+	switch {
+	case url == "":
+		return nil
+	case !ok:
+		return object{"type": "image", "source": object{"type": "url", "url": url}}
+	}
+	return object{"type": "image", "source": object{"type": "base64", "media_type": media, "data": data}}
 }
 
 // thinking is the blocks of what the model thought.

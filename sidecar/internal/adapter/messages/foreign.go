@@ -112,10 +112,7 @@ func recall(thoughts []any, extras map[string]any, b gjson.Result) []any {
 const idMark = "sluice1_"
 
 func idOut(id string) string {
-	fits := func(c rune) bool {
-		return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-'
-	}
-	if strings.IndexFunc(id, func(c rune) bool { return !fits(c) }) < 0 && !strings.HasPrefix(id, idMark) {
+	if adapter.IsPlain(id) && !strings.HasPrefix(id, idMark) {
 		return id
 	}
 	return idMark + base64.RawURLEncoding.EncodeToString([]byte(id))

@@ -20,7 +20,7 @@ func (c *chat) system(at string, v gjson.Result) *exchange.Failure {
 		c.add(object{"role": "system", "content": v.Str})
 		return nil
 	case !v.IsArray():
-		return invalid(at, at+" must be a string or an array of text blocks")
+		return adapter.Invalid(at, at+" must be a string or an array of text blocks")
 	}
 	var parts []any
 	for i, b := range v.Array() {
@@ -43,7 +43,7 @@ func (c *chat) message(at string, m gjson.Result) *exchange.Failure {
 		content = gjson.Parse(`[{"type":"text","text":` + content.Raw + `}]`)
 	}
 	if !content.IsArray() {
-		return invalid(at+".content", "content must be a string or an array of blocks")
+		return adapter.Invalid(at+".content", "content must be a string or an array of blocks")
 	}
 	switch role := m.Get("role").Str; role {
 	case "user":
@@ -209,7 +209,7 @@ func inText(title, about, at string, content gjson.Result) (parts []any, f *exch
 func (c *chat) assistant(at string, blocks []gjson.Result) *exchange.Failure {
 	m := object{"role": "assistant"}
 	var text strings.Builder
-	var calls, thoughts []any
+	var calls, thoughts, images []any
 	extras := map[string]any{} // of calls, by id
 	for i, b := range blocks {
 		switch kind := b.Get("type").Str; kind {
@@ -225,6 +225,12 @@ func (c *chat) assistant(at string, blocks []gjson.Result) *exchange.Failure {
 			}})
 		case "thinking", "redacted_thinking":
 			thoughts = recall(thoughts, extras, b)
+		case "image": // that the model drew; chat's assistants say only text, so it is shown to the model
+			image, f := part(fmt.Sprintf("%s.content[%d]", at, i), b)
+			if f != nil {
+				return f
+			}
+			images = append(append(images, textPart("The image that you drew:")), image...)
 		default:
 			return unsupported(fmt.Sprintf("%s.content[%d].type", at, i), "a block of type %q is not supported here", kind)
 		}
@@ -244,7 +250,17 @@ func (c *chat) assistant(at string, blocks []gjson.Result) *exchange.Failure {
 	if len(thoughts) > 0 {
 		m["reasoning_details"] = thoughts
 	}
-	c.add(m)
+	shown := object{"role": "user", "content": images}
+	switch {
+	case len(images) == 0:
+		c.add(m)
+	case len(calls) > 0: // which nothing follows but their results
+		c.add(shown)
+		c.add(m)
+	default:
+		c.add(m)
+		c.add(shown)
+	}
 	return nil
 }
 

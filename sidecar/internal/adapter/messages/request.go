@@ -6,7 +6,6 @@ package messages
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/tidwall/gjson"
@@ -17,17 +16,7 @@ import (
 
 // unsupported is the failure of what chat cannot say: a deployment that speaks the Messages API may.
 func unsupported(param, format string, args ...any) *exchange.Failure {
-	return &exchange.Failure{
-		Kind: exchange.FailUnsupported, Type: "invalid_request_error", Code: "unsupported_parameter", Param: param,
-		Message: fmt.Sprintf(format, args...),
-	}
-}
-
-// invalid is the failure of what nobody can read.
-func invalid(param, message string) *exchange.Failure {
-	return &exchange.Failure{
-		Kind: exchange.FailRequest, Type: "invalid_request_error", Code: "invalid_value", Param: param, Message: message,
-	}
+	return adapter.Unsupported(param, fmt.Sprintf(format, args...))
 }
 
 // object is a JSON object in the making; nil values are left out by set.
@@ -42,8 +31,8 @@ func (o object) set(name string, v gjson.Result) {
 // chat is a chat request in the making.
 type chat struct {
 	out       object
-	list      []any    // of messages
-	droppable []string // members that may go where chat cannot say them
+	list      []any // of messages
+	droppable []string
 }
 
 // Chat turns the body of a Messages request, a valid JSON object with no member twice, into that of a chat request. It
@@ -52,17 +41,7 @@ type chat struct {
 func Chat(body []byte, droppable []string) ([]byte, *exchange.Failure) {
 	in := gjson.ParseBytes(body)
 	c := chat{out: object{}, droppable: droppable}
-	var f *exchange.Failure
-	in.ForEach(func(k, v gjson.Result) bool {
-		if v.Type != gjson.Null {
-			f = c.member(k.Str, v)
-		}
-		if f != nil && f.Kind == exchange.FailUnsupported && slices.Contains(c.droppable, k.Str) {
-			f = nil
-		}
-		return f == nil
-	})
-	if f != nil {
+	if f := adapter.EachMember(body, droppable, c.member); f != nil {
 		return nil, f
 	}
 	if in.Get("stream").Type == gjson.True {
@@ -72,7 +51,7 @@ func Chat(body []byte, droppable []string) ([]byte, *exchange.Failure) {
 		return nil, f
 	}
 	if !in.Get("messages").IsArray() {
-		return nil, invalid("messages", "messages must be an array")
+		return nil, adapter.Invalid("messages", "messages must be an array")
 	}
 	all := in.Get("messages").Array()
 	for i, m := range all {
@@ -84,9 +63,15 @@ func Chat(body []byte, droppable []string) ([]byte, *exchange.Failure) {
 		return nil, unsupported(fmt.Sprintf("messages[%d]", n-1), "the beginning of an answer cannot be given to this model")
 	}
 	c.out["messages"] = c.list
+	if c.out["tools"] == nil {
+		delete(c.out, "parallel_tool_calls") // OpenAI's dialect refuses it without tools
+		if len(in.Get("tools").Array()) > 0 || c.out["tool_choice"] == "auto" || c.out["tool_choice"] == "none" {
+			delete(c.out, "tool_choice") // the tools were dropped, or it says nothing
+		}
+	}
 	b, err := json.Marshal(c.out)
 	if err != nil {
-		return nil, invalid("", "the body cannot be translated: "+err.Error())
+		return nil, adapter.Invalid("", "the body cannot be translated: "+err.Error())
 	}
 	return b, nil
 }
@@ -125,7 +110,12 @@ func (c *chat) member(name string, v gjson.Result) *exchange.Failure {
 		if v.Str != "standard" {
 			return unsupported(name, "this model has only the standard speed")
 		}
-	case "system", "messages", "cache_control":
+	case "mcp_servers", "fallbacks":
+		if !v.IsArray() || len(v.Array()) > 0 {
+			return unsupported(name, "%s is not supported here", name)
+		}
+	case "system", "messages": // see Chat
+	case "cache_control", "diagnostics": // about a cache that only Claude has
 	default:
 		return unsupported(name, "%s is not supported here", name)
 	}
@@ -144,7 +134,7 @@ func (c *chat) tier(v gjson.Result) *exchange.Failure {
 // output takes the effort and the format of the answer.
 func (c *chat) output(v gjson.Result) (f *exchange.Failure) {
 	if !v.IsObject() {
-		return invalid("output_config", "output_config must be an object")
+		return adapter.Invalid("output_config", "output_config must be an object")
 	}
 	v.ForEach(func(k, v gjson.Result) bool {
 		switch at := "output_config." + k.Str; {
@@ -170,7 +160,7 @@ func (c *chat) format(at string, v gjson.Result) *exchange.Failure {
 	}
 	schema := v.Get("schema")
 	if !schema.IsObject() {
-		return invalid(at+".schema", "the schema must be an object")
+		return adapter.Invalid(at+".schema", "the schema must be an object")
 	}
 	c.out["response_format"] = object{"type": "json_schema", "json_schema": object{
 		"name": "output", "schema": json.RawMessage(schema.Raw), "strict": true,
@@ -188,7 +178,8 @@ func (c *chat) manage(v gjson.Result) *exchange.Failure {
 	return nil
 }
 
-// think turns a budget into an effort. An effort that is stated counts more.
+// think turns a budget into an effort. An effort that is stated counts more. Without either the model thinks as much as
+// it does by itself: not all can be told not to.
 func (c *chat) think(v gjson.Result) *exchange.Failure {
 	switch kind := v.Get("type").Str; kind {
 	case "disabled", "adaptive":
@@ -199,5 +190,21 @@ func (c *chat) think(v gjson.Result) *exchange.Failure {
 	default:
 		return unsupported("thinking.type", "%q is not enabled, adaptive or disabled", kind)
 	}
-	return nil
+	return thinkMembers(v)
+}
+
+// thinkMembers refuses what nobody knows. How thinking is shown, and what becomes of blocks that Claude does not
+// recognise, has no meaning here: blocks are shown as they are, and none is judged.
+func thinkMembers(v gjson.Result) (f *exchange.Failure) {
+	v.ForEach(func(k, v gjson.Result) bool {
+		switch k.Str {
+		case "type", "budget_tokens", "display", "block_binding":
+		default:
+			if v.Type != gjson.Null {
+				f = unsupported("thinking."+k.Str, "thinking.%s is not supported here", k.Str)
+			}
+		}
+		return f == nil
+	})
+	return f
 }

@@ -61,6 +61,15 @@ func TestChat(t *testing.T) {
 				`"response_format":{"json_schema":{"name":"output","schema":{"type":"object"},"strict":true},"type":"json_schema"},"service_tier":"default",` +
 				`"tools":[{"function":{"name":"f","strict":true},"type":"function"}]}`,
 		},
+		"images that were drawn": {
+			`{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"draw"},{"role":"assistant","content":[{"type":"text","text":"so"},{"type":"image","source":{"type":"base64","media_type":"image/png","data":"AA=="}}]},` +
+				`{"role":"user","content":"again"},{"role":"assistant","content":[{"type":"image","source":{"type":"url","url":"https://a.test/b.png"}},{"type":"tool_use","id":"t1","name":"f","input":{}}]},` +
+				`{"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":"1"}]}]}`,
+			`{"max_completion_tokens":9,"messages":[{"content":[{"text":"draw","type":"text"}],"role":"user"},{"content":"so","role":"assistant"},` +
+				`{"content":[{"text":"The image that you drew:","type":"text"},{"image_url":{"url":"data:image/png;base64,AA=="},"type":"image_url"}],"role":"user"},` +
+				`{"content":[{"text":"again","type":"text"}],"role":"user"},{"content":[{"text":"The image that you drew:","type":"text"},{"image_url":{"url":"https://a.test/b.png"},"type":"image_url"}],"role":"user"},` +
+				`{"role":"assistant","tool_calls":[{"function":{"arguments":"{}","name":"f"},"id":"t1","type":"function"}]},{"content":"1","role":"tool","tool_call_id":"t1"}],"model":"m"}`,
+		},
 		"image and thinking": {
 			`{"model":"m","max_tokens":9,"thinking":{"type":"enabled","budget_tokens":4096},"tool_choice":{"type":"tool","name":"f"},"messages":[{"role":"user","content":[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"AA=="}}]}]}`,
 			`{"max_completion_tokens":9,"messages":[{"content":[{"image_url":{"url":"data:image/png;base64,AA=="},"type":"image_url"}],"role":"user"}],"model":"m","reasoning_effort":"medium","tool_choice":{"function":{"name":"f"},"type":"function"}}`,
@@ -126,7 +135,7 @@ func TestChatRefuses(t *testing.T) {
 		{with(`"output_format":{"type":"grammar"}`), no, "output_format.type"},
 		{with(`"service_tier":"flex"`), no, "service_tier"},
 		{with(`"speed":"fast"`), no, "speed"},
-		{with(`"mcp_servers":[]`), no, "mcp_servers"},
+		{with(`"mcp_servers":[{"type":"url"}]`), no, "mcp_servers"},
 		{with(`"container":{}`), no, "container"},
 		{with(`"context_management":{"edits":[{"type":"compact_20260112"}]}`), no, "context_management.edits[0]"},
 	} {
@@ -134,7 +143,7 @@ func TestChatRefuses(t *testing.T) {
 			t.Errorf("%s: got %s, %+v, want a fault of %q", row.in, got, f, row.param)
 		}
 	}
-	if got, f := Chat([]byte(with(`"mcp_servers":[]`)), []string{"mcp_servers"}); f != nil || strings.Contains(string(got), "mcp") {
+	if got, f := Chat([]byte(with(`"mcp_servers":[{"type":"url"}]`)), []string{"mcp_servers"}); f != nil || strings.Contains(string(got), "mcp") {
 		t.Errorf("what may be dropped: %s %+v", got, f)
 	}
 }

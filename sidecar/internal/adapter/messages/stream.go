@@ -1,7 +1,6 @@
 package messages
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 
@@ -14,14 +13,15 @@ import (
 // stream turns the chunks of an inner stream into Anthropic's events. One block is open at a time, as in Anthropic's
 // own streams.
 type stream struct {
-	adapter.Stream
+	adapter.Retold
 	r       *exchange.Request
-	chat    []byte // what the inner stream appended last
 	started bool
-	open    string // kind of the open block, "" for none
-	block   int    // its index
-	call    int64  // index of the open tool call in the chunks
-	callID  string
+	open    string          // kind of the open block, "" for none
+	block   int             // its index
+	call    call            // the open one
+	waiting []call          // for it to end
+	held    int             // bytes of their arguments
+	next    int64           // calls with smaller indices have begun
 	extra   json.RawMessage // that came for the open call after its start
 	signed  bool            // the open block of thinking has its signature
 	claude  bool            // the entry of reasoning_details in hand is Claude's: its first piece says so
@@ -35,32 +35,16 @@ type stream struct {
 
 // Event implements adapter.Stream.
 func (s *stream) Event(dst, name, data []byte) ([]byte, adapter.Progress) {
-	var p adapter.Progress
-	s.chat, p = s.Stream.Event(s.chat[:0], name, data)
-	if p.Failure != nil {
-		return dst, p
-	}
-	before := len(dst)
-	dst, ok := s.translate(dst)
-	if !ok {
-		p.Failure = interleaved()
-		return dst[:before], p
-	}
-	return dst, p
+	return s.Pass(dst, name, data, s.tell)
 }
 
 // End implements adapter.Stream.
 func (s *stream) End(dst []byte) ([]byte, *exchange.Failure) {
-	var f *exchange.Failure
-	if s.chat, f = s.Stream.End(s.chat[:0]); f != nil {
+	dst, f := s.Finish(dst, s.tell)
+	if f != nil {
 		return dst, f
 	}
-	before := len(dst)
-	dst, ok := s.translate(dst)
-	if !ok {
-		return dst[:before], interleaved()
-	}
-	dst = s.close(s.start(dst, gjson.Result{}))
+	dst = s.close(s.release(s.start(dst, gjson.Result{}), true))
 	delta := object{"type": "message_delta", "delta": s.end.members(), "usage": usage(s.Usage(), s.tier)}
 	if s.gateway != nil {
 		delta["x_gateway"] = s.gateway
@@ -68,7 +52,7 @@ func (s *stream) End(dst []byte) ([]byte, *exchange.Failure) {
 	return event(event(dst, "message_delta", delta), "message_stop", object{"type": "message_stop"}), nil
 }
 
-// interleaved is the failure of a stream that goes back to an earlier call, which Anthropic's cannot say.
+// interleaved is the failure of a stream that goes on with a call that was complete, which Anthropic's cannot say.
 func interleaved() *exchange.Failure {
 	return &exchange.Failure{Kind: exchange.FailInvalid, Message: "the provider's tool calls are interleaved"}
 }
@@ -78,37 +62,28 @@ func (s *stream) Ping() string { return adapter.MessagesPing }
 
 // Abort implements adapter.Stream.
 func (s *stream) Abort(dst []byte, f *exchange.Failure) []byte {
-	s.chat = s.Stream.Abort(s.chat[:0], f)
-	e := gjson.GetBytes(bytes.TrimPrefix(s.chat, []byte("data: ")), "error")
+	e := s.Fault(f)
 	return adapter.AppendMessagesError(dst, f, adapter.MessagesError{
 		Message: e.Get("message").Str, Type: e.Get("type").Str, Code: e.Get("code").Str, Delivered: s.Delivered().Bytes,
 	})
 }
 
-// translate appends what becomes of the chunks in s.chat.
-func (s *stream) translate(dst []byte) ([]byte, bool) {
-	for rest := s.chat; len(rest) > 0; {
-		var line []byte
-		line, rest, _ = bytes.Cut(rest, []byte("\n\n"))
-		data, ok := bytes.CutPrefix(line, []byte("data: "))
-		if !ok || data[0] != '{' {
-			continue // [DONE]
-		}
-		chunk := gjson.ParseBytes(data)
-		dst = s.start(dst, chunk)
-		if x := chunk.Get("x_gateway"); x.Exists() {
-			s.gateway = json.RawMessage(x.Raw)
-		}
-		if tier := chunk.Get("service_tier").Str; tier != "" {
-			s.tier = tier
-		}
-		c := chunk.Get("choices.0")
-		s.end.take(c)
-		if dst, ok = s.delta(dst, c.Get("delta")); !ok {
-			return dst, false
-		}
+// tell appends what becomes of a chunk.
+func (s *stream) tell(dst []byte, chunk gjson.Result) ([]byte, *exchange.Failure) {
+	dst = s.start(dst, chunk)
+	if x := chunk.Get("x_gateway"); x.Exists() {
+		s.gateway = json.RawMessage(x.Raw)
 	}
-	return dst, true
+	if tier := chunk.Get("service_tier").Str; tier != "" {
+		s.tier = tier
+	}
+	c := chunk.Get("choices.0")
+	s.end.take(c)
+	dst, ok := s.delta(dst, c.Get("delta"))
+	if !ok {
+		return dst, interleaved()
+	}
+	return dst, nil
 }
 
 func (s *stream) delta(dst []byte, d gjson.Result) ([]byte, bool) {
@@ -129,28 +104,12 @@ func (s *stream) delta(dst []byte, d gjson.Result) ([]byte, bool) {
 			dst = s.piece(s.begin(dst, "text", object{"type": "text", "text": ""}), object{"type": "citations_delta", "citation": c})
 		}
 	}
-	for _, c := range d.Get("tool_calls").Array() {
-		extra := c.Get("extra_content")
-		if index := c.Get("index").Int(); s.open != "tool_use" || index != s.call {
-			if index <= s.call {
-				return dst, false
-			}
-			dst = s.close(dst)
-			s.call, s.callID = index, c.Get("id").Str
-			if extra.IsObject() {
-				dst = s.whole(dst, kept(s.callID, extra))
-			}
-			dst = s.begin(dst, "tool_use", object{
-				"type": "tool_use", "id": idOut(s.callID), "name": c.Get("function.name").Str, "input": object{},
-			})
-		} else if extra.IsObject() && len(extra.Raw) <= foreignMax {
-			s.extra = json.RawMessage(extra.Raw)
-		}
-		if arguments := c.Get("function.arguments").Str; arguments != "" {
-			dst = s.piece(dst, object{"type": "input_json_delta", "partial_json": arguments})
+	for _, image := range d.Get("images").Array() {
+		if block := drawn(image); block != nil {
+			dst = s.whole(dst, block)
 		}
 	}
-	return dst, true
+	return s.calls(dst, d.Get("tool_calls"))
 }
 
 // think opens a block of thinking, a new one when the open one has been signed.
@@ -229,7 +188,7 @@ func (s *stream) close(dst []byte) []byte {
 	if s.extra != nil {
 		extra := gjson.ParseBytes(s.extra)
 		s.extra = nil
-		dst = s.whole(dst, kept(s.callID, extra))
+		dst = s.whole(dst, kept(s.call.id, extra))
 	}
 	return dst
 }

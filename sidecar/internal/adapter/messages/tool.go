@@ -2,24 +2,34 @@ package messages
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/tidwall/gjson"
 
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
+// tools takes the tools that the caller runs. Where tools may be dropped, those go that chat cannot say, and what it
+// cannot say of the others.
 func (c *chat) tools(v gjson.Result) *exchange.Failure {
 	if !v.IsArray() {
-		return invalid("tools", "tools must be an array")
+		return adapter.Invalid("tools", "tools must be an array")
 	}
+	drop := slices.Contains(c.droppable, "tools")
 	var list []any
 	for i, t := range v.Array() {
-		at := fmt.Sprintf("tools[%d]", i)
-		if kind := t.Get("type").Str; kind != "" && kind != "custom" {
-			return unsupported(at+".type", "tools that the provider runs (%s) are not supported here", kind)
+		at, kind := fmt.Sprintf("tools[%d]", i), t.Get("type").Str
+		own := kind != "" && kind != "custom"
+		f := toolMembers(at, t)
+		if own {
+			f = unsupported(at+".type", "a tool of type %q runs, or is known, only where the Messages API is spoken", kind)
 		}
-		if f := toolMembers(at, t); f != nil {
+		switch {
+		case f != nil && !drop:
 			return f
+		case own:
+			continue
 		}
 		fn := object{"name": t.Get("name").Str}
 		fn.set("description", t.Get("description"))
@@ -40,7 +50,8 @@ func toolMembers(at string, t gjson.Result) (f *exchange.Failure) {
 		case v.Type == gjson.Null:
 		case name == "type", name == "name", name == "description", name == "input_schema", name == "strict":
 		case name == "cache_control", name == "eager_input_streaming": // hints
-		case name == "defer_loading" && !v.Bool(), v.IsArray() && len(v.Array()) == 0:
+		case v.Type == gjson.False, v.IsArray() && len(v.Array()) == 0:
+		case name == "allowed_callers" && v.Get("@ugly").Raw == `["direct"]`:
 		default:
 			f = unsupported(at+"."+name, "%s is not supported here", name)
 		}

@@ -12,8 +12,12 @@ import (
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
-// messageMax is how many bytes of a provider's text are passed on.
-const messageMax = 2_000
+const (
+	// messageMax is how many bytes of a provider's text are passed on.
+	messageMax = 2_000
+	// innerMax is how long an innererror may be to be passed on, in bytes.
+	innerMax = 4 << 10
+)
 
 // Failure implements adapter.Adapter.
 func (*Adapter) Failure(status int, h adapter.Header, body []byte) *exchange.Failure {
@@ -67,7 +71,7 @@ func rename(f *exchange.Failure) {
 	switch f.Code {
 	case "429", "RateLimitReached":
 		f.Code = "rate_limit_exceeded"
-	case "400", "413", "422": // the status over again
+	case "400", "413", "422", "501": // the status over again
 		f.Code = ""
 	case "401":
 		f.Code = "invalid_api_key"
@@ -79,7 +83,7 @@ func rename(f *exchange.Failure) {
 
 func typeOf(f *exchange.Failure) string {
 	switch f.Kind {
-	case exchange.FailRequest, exchange.FailContext, exchange.FailPolicy, exchange.FailNotFound:
+	case exchange.FailRequest, exchange.FailUnsupported, exchange.FailContext, exchange.FailPolicy, exchange.FailNotFound:
 		return "invalid_request_error"
 	case exchange.FailRateLimited:
 		return "rate_limit_error"
@@ -127,6 +131,9 @@ func describe(f *exchange.Failure, doc gjson.Result) {
 	}
 	text(&f.Code, "code", "status", "statusCode")
 	text(&f.Param, "param")
+	if v := e.Get("innererror"); v.IsObject() && len(v.Raw) <= innerMax {
+		f.Inner = v.Get("@ugly").Raw
+	}
 	if loc := e.Get("detail.0.loc"); loc.IsArray() { // FastAPI
 		f.Message = clip(e.Get("detail.0.msg").String())
 		f.Param = strings.TrimPrefix(join(loc), "body.")

@@ -37,6 +37,9 @@ func TestFailure(t *testing.T) {
 		"flat":                   {500, `{"message":"m","code":7}`, exchange.Failure{Kind: exchange.FailOverloaded, Type: server, Code: "7"}},
 		"text":                   {503, `{"error":"busy"}`, exchange.Failure{Kind: exchange.FailOverloaded, Type: server}},
 		"page":                   {502, `<html>host-7</html>`, exchange.Failure{Kind: exchange.FailOverloaded, Type: server}},
+		"not built in":           {501, `{"error":{"code":501,"message":"m","type":"not_supported_error"}}`, exchange.Failure{Kind: exchange.FailUnsupported, Type: request}},
+		"what a filter found":    {400, `{"error":{"message":"m","type":null,"param":"prompt","code":"content_filter","innererror":{"code": "ResponsibleAIPolicyViolation","content_filter_result":{"hate":{"filtered":true}}}}}`, exchange.Failure{Kind: exchange.FailPolicy, Type: request, Code: "content_filter", Param: "prompt", Inner: `{"code":"ResponsibleAIPolicyViolation","content_filter_result":{"hate":{"filtered":true}}}`}},
+		"a member Google lacks":  {400, `[{"error":{"code":400,"message":"Invalid JSON payload received. Unknown name \"logit_bias\": Cannot find field.","status":"INVALID_ARGUMENT"}}]`, exchange.Failure{Kind: exchange.FailUnsupported, Type: request, Code: "unsupported_parameter", Param: "logit_bias"}},
 		"too large for a minute": {413, body("tokens", `"rate_limit_exceeded"`), exchange.Failure{Kind: exchange.FailRateLimited, Type: "tokens", Code: "rate_limit_exceeded", Final: true}},
 		"dependency":             {424, ``, exchange.Failure{Kind: exchange.FailOverloaded, Type: server}},
 		"no such method":         {405, ``, exchange.Failure{Kind: exchange.FailNotFound, Type: request, Code: "model_not_found", Param: "model"}},
@@ -50,7 +53,7 @@ func TestFailure(t *testing.T) {
 			if f.Message == "" || strings.Contains(f.Message, "<") || f.Status != c.status {
 				t.Errorf("message %q, status %d", f.Message, f.Status)
 			}
-			got := exchange.Failure{Kind: f.Kind, Type: f.Type, Code: f.Code, Param: f.Param, Final: f.Final}
+			got := exchange.Failure{Kind: f.Kind, Type: f.Type, Code: f.Code, Param: f.Param, Final: f.Final, Inner: f.Inner}
 			if got != c.want {
 				t.Errorf("got %+v, want %+v", got, c.want)
 			}

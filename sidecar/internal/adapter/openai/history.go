@@ -17,7 +17,8 @@ var foreign = [...]string{"reasoning_content", "reasoning_details", "reasoning",
 func (q *request) messages(v span) {
 	raw := q.r.Body[v.from:v.to]
 	calls := q.w.shortID && bytes.Contains(raw, []byte(`"tool_call`)) || bytes.Contains(raw, []byte(adapter.SignatureMark))
-	if !calls && (!q.w.strict || !holdsForeign(raw)) {
+	names := q.w.nobody && bytes.Contains(raw, []byte(`"name"`))
+	if !calls && !names && (!q.w.strict || !holdsForeign(raw)) {
 		return
 	}
 	for m := enter(q.r.Body, v); m.next(); {
@@ -27,7 +28,7 @@ func (q *request) messages(v span) {
 		kept := false
 		for c := enter(q.r.Body, m.value); c.next(); {
 			name := string(c.name())
-			if q.w.strict && isForeign(name) {
+			if q.w.strict && isForeign(name) || names && name == "name" {
 				q.edits.drop(&c, kept)
 				continue
 			}

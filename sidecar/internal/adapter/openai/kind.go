@@ -22,6 +22,8 @@ func kindOf(status int, f *exchange.Failure) exchange.FailureKind {
 		return exchange.FailRequest
 	case status == 401, status == 402, status == 403, status == 451:
 		return exchange.FailCredential
+	case status == 501: // llama.cpp, of what it was not started for
+		return exchange.FailUnsupported
 	case status == 404, status == 405, status == 410, status == 415:
 		return exchange.FailNotFound
 	case status == 429:
@@ -101,6 +103,12 @@ func kindOfText(status int, f *exchange.Failure) exchange.FailureKind {
 		}
 		if f.Param == "" && says(keyPhrases) {
 			return exchange.FailCredential
+		}
+		// Google does not know a member; another may. Its name stands in the message.
+		if _, rest, ok := strings.Cut(f.Message, `Unknown name "`); ok && strings.Contains(rest, "Cannot find field") {
+			f.Param, _, _ = strings.Cut(rest, `"`)
+			f.Code = "unsupported_parameter"
+			return exchange.FailUnsupported
 		}
 	case 403, 429:
 	default:

@@ -3,6 +3,7 @@ package openai
 import (
 	"github.com/tidwall/gjson"
 
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
@@ -118,6 +119,8 @@ func (m *mender) speech(v span, p place) (content bool, f *exchange.Failure) {
 			}
 		case "audio":
 			m.audio(val)
+		case "images":
+			m.images(val)
 		}
 		if !keep {
 			m.edits.drop(&c, kept)
@@ -220,9 +223,27 @@ func (m *mender) audio(v span) {
 	}
 }
 
-// finish mends a finish_reason.
-func (m *mender) finish(v span, calls bool) {
-	if reason, differs := mendFinish(gjson.ParseBytes(m.raw(v)), calls); differs {
-		m.edits.set(v, reason)
+// images counts what was drawn.
+func (m *mender) images(v span) {
+	for c := enter(m.data, v); c.next(); {
+		m.delivered += adapter.DrawnBytes
+		m.steady = false
 	}
 }
+
+// finish mends the finish_reason v of a choice. A server's own word for it stays beside it, under the name that
+// OpenRouter has for that.
+func (m *mender) finish(choice, v span, calls bool) {
+	reason, differs := mendFinish(gjson.ParseBytes(m.raw(v)), calls)
+	if !differs {
+		return
+	}
+	m.edits.set(v, reason)
+	own := text(m.data, v)
+	if finishReasons[own] == own || find(m.data, choice, nativeFinish).is() { // none, too, is its own word
+		return
+	}
+	m.edits.back(choice, `,"`+nativeFinish+`":`, string(quote(clip(own))))
+}
+
+const nativeFinish = "native_finish_reason"

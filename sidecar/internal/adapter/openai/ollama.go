@@ -23,7 +23,7 @@ func ollamaOwn(d *exchange.Deployment) bool {
 
 // ollamaOptions are the members that stand among Ollama's options, by their names there.
 var ollamaOptions = map[string]string{
-	"temperature": "temperature", "top_p": "top_p", "seed": "seed", "stop": "stop",
+	"temperature": "temperature", "top_p": "top_p", "top_k": "top_k", "seed": "seed", "stop": "stop",
 	"frequency_penalty": "frequency_penalty", "presence_penalty": "presence_penalty",
 }
 
@@ -52,14 +52,14 @@ func ollamaCall(r *exchange.Request, d *exchange.Deployment) (path string, body 
 		case name == "messages":
 			b, f = ollamaMessages(append(b, `,"messages":`...), v)
 		case name == "tools":
-			b = append(append(b, `,"tools":`...), v.Raw...)
+			b, f = ollamaTools(b, v, slices.Contains(r.AllowDropped, name))
 		case name == "reasoning_effort":
 			b = append(append(b, `,"think":`...), ollamaThink(v.Str)...)
 		case name == "response_format" && v.Get("type").Str == "json_object":
 			b = append(b, `,"format":"json"`...)
 		case name == "response_format" && v.Get("json_schema.schema").IsObject():
 			b = append(append(b, `,"format":`...), v.Get("json_schema.schema").Raw...)
-		case adapter.Harmless(name, v), slices.Contains(r.AllowDropped, name):
+		case adapter.Harmless(name, v), adapter.MayDrop(r.AllowDropped, name):
 		default:
 			f = refuse(name)
 		}
@@ -70,6 +70,20 @@ func ollamaCall(r *exchange.Request, d *exchange.Deployment) (path string, body 
 		b = append(b, `,"options":{`+strings.Join(options, ",")+`}`...)
 	}
 	return "/chat", append(b, '}'), f
+}
+
+// ollamaTools appends the tools, all of which must be functions. Others go where they may be dropped.
+func ollamaTools(dst []byte, v gjson.Result, drop bool) ([]byte, *exchange.Failure) {
+	var list []string
+	for i, tool := range v.Array() {
+		switch kind := tool.Get("type").Str; {
+		case kind == "" || kind == "function":
+			list = append(list, tool.Raw)
+		case !drop:
+			return dst, refuse(fmt.Sprintf("tools[%d].type", i))
+		}
+	}
+	return append(dst, `,"tools":[`+strings.Join(list, ",")+`]`...), nil
 }
 
 // ollamaThink is how much a model should think: Ollama knows three words, and yes and no.

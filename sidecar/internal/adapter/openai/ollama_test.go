@@ -21,17 +21,18 @@ func TestOllamaRequest(t *testing.T) {
 			`{"model":"a","messages":[{"role":"developer","content":"d"},{"role":"user","content":[{"type":"text","text":"x"},` +
 				`{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"}}]},` +
 				`{"role":"assistant","content":null,"reasoning_content":"hm","tool_calls":[{"id":"c1","function":{"name":"f","arguments":"{\"a\": 1}"}},{"id":"c2","function":{"name":"g","arguments":""}}]},` +
-				`{"role":"tool","tool_call_id":"c2","content":"2"}],"max_tokens":3,"seed":1,"stop":["s"],"user":"u","n":1,"tool_choice":"auto",` +
+				`{"role":"tool","tool_call_id":"c2","content":"2"}],"max_tokens":3,"seed":1,"top_k":5,"stop":["s"],"user":"u","n":1,"tool_choice":"auto",` +
 				`"tools":[{"type":"function"}],"reasoning_effort":"low","response_format":{"type":"json_schema","json_schema":{"schema":{"type":"object"}}},"stream_options":{}}`,
 			"/chat",
 			`{"model":"fx:8b","messages":[{"role":"system","content":"d"},{"role":"user","content":"x","images":["AAAA"]},` +
 				`{"role":"assistant","content":"","thinking":"hm","tool_calls":[{"function":{"name":"f","arguments":{"a": 1}}},{"function":{"name":"g","arguments":{}}}]},` +
 				`{"role":"tool","content":"2","tool_name":"g"}],"tools":[{"type":"function"}],"think":"low","format":{"type":"object"},"stream":true,` +
-				`"options":{"num_predict":9,"seed":1,"stop":["s"]}}`, "",
+				`"options":{"num_predict":9,"seed":1,"top_k":5,"stop":["s"]}}`, "",
 		},
 		"embeddings":  {exchange.Embeddings, `{"model":"a","input":["x"],"dimensions":8,"encoding_format":"base64"}`, "/embed", `{"model":"fx:8b","input":["x"],"dimensions":8}`, ""},
 		"a choice":    {exchange.Chat, `{"messages":[],"tool_choice":"required"}`, "", "", "tool_choice"},
 		"unknown":     {exchange.Chat, `{"messages":[],"new":1}`, "", "", "new"},
+		"a text":      {exchange.Chat, `{"messages":[],"tools":[{"type":"function"},{"type":"custom","custom":{"name":"c"}}]}`, "", "", "tools[1].type"},
 		"a picture":   {exchange.Chat, `{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"https://x/y.png"}}]}]}`, "", "", "messages[0].content[0]"},
 		"half a call": {exchange.Chat, `{"messages":[{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":"{\"a"}}]}]}`, "", "", "messages[0].tool_calls[0].function.arguments"},
 	} {

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/adaptertest"
+	"github.com/tidwall/gjson"
+
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
@@ -160,6 +162,44 @@ func playQuirk(t *testing.T, raw, expected string) {
 		e.Type = "server_error"
 	}
 	f.Play(t, New(), compatible, []byte(raw))
+}
+
+// TestFinishReason: clients read finish_reason as one of five words. A server's own word stays beside it, whole and streamed.
+func TestFinishReason(t *testing.T) {
+	for name, c := range map[string]struct{ said, want, native string }{
+		"OpenAI's own":                  {`"finish_reason":"length"`, "length", ""},
+		"the older calls":               {`"finish_reason":"function_call"`, "function_call", ""},
+		"a known one":                   {`"finish_reason":"eos"`, "stop", "eos"},
+		"nobody knows it":               {`"finish_reason":"repetition"`, "stop", "repetition"},
+		"more behind it":                {`"finish_reason":"content_filter: SPII"`, "content_filter", "content_filter: SPII"},
+		"a gateway behind has it first": {`"finish_reason":"novel","native_finish_reason":"NOVEL"`, "stop", "NOVEL"},
+		"a gateway behind says the same": {
+			`"native_finish_reason":"end_turn","finish_reason":"stop"`, "stop", "end_turn",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			whole, _, f := New().Response(ask(false), []byte(`{"id":"c","choices":[{"message":{"content":"a"},`+c.said+`}]}`), note)
+			if f != nil {
+				t.Fatal(f)
+			}
+			got := translate(t, events(delta(`"content":"a"`), `{"id":"c","choices":[{"index":0,"delta":{},`+c.said+`}]}`, done), 1<<20, false)
+			var last gjson.Result
+			for line := range strings.Lines(string(got.out)) {
+				if x := gjson.Get(strings.TrimPrefix(line, "data: "), "choices.0"); x.Get("finish_reason").Str != "" {
+					last = x
+				}
+			}
+			for form, choice := range map[string]gjson.Result{"whole": gjson.GetBytes(whole, "choices.0"), "streamed": last} {
+				if choice.Get("finish_reason").Str != c.want || choice.Get("native_finish_reason").Str != c.native || strings.Count(choice.Raw, "native") > 1 {
+					t.Errorf("%s: got %s", form, choice.Raw)
+				}
+			}
+		})
+	}
+	whole, _, _ := New().Response(ask(false), []byte(`{"choices":[{"message":{"tool_calls":[{"id":"a","function":{"name":"f"}}]},"finish_reason":"stop"}]}`), note)
+	if c := gjson.GetBytes(whole, "choices.0"); c.Get("finish_reason").Str != "tool_calls" || c.Get("native_finish_reason").Exists() {
+		t.Errorf("calls: %s", c.Raw)
+	}
 }
 
 // TestServiceTier: the tier is the provider's word, and what it said of its usage is kept as it stood.

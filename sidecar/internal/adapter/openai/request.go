@@ -103,9 +103,13 @@ func (q *request) member(c *cursor) (keep bool, f *exchange.Failure) {
 		q.messages(c.value)
 		q.roles(c.value)
 		return true, nil
+	case "tools":
+		if q.w.plain {
+			return q.functions(c.value)
+		}
 	}
 	if q.cannot(name, c.value) {
-		if adapter.Harmless(name, gjson.ParseBytes(q.r.Body[c.value.from:c.value.to])) || slices.Contains(q.r.AllowDropped, name) {
+		if adapter.Harmless(name, gjson.ParseBytes(q.r.Body[c.value.from:c.value.to])) || adapter.MayDrop(q.r.AllowDropped, name) {
 			return false, nil
 		}
 		return false, refuse(name)
@@ -113,6 +117,27 @@ func (q *request) member(c *cursor) (keep bool, f *exchange.Failure) {
 	if name == "stop" && q.w.stops && isText(q.r.Body, c.value) {
 		q.edits.set(span{c.value.from, c.value.from}, "[")
 		q.edits.set(span{c.value.to, c.value.to}, "]")
+	}
+	return true, nil
+}
+
+// functions refuses tools that are none, or drops them where it may: not all servers that know only functions refuse
+// others. keep is false when none is left.
+func (q *request) functions(tools span) (keep bool, f *exchange.Failure) {
+	made, i, left := len(q.edits.list), 0, 0
+	for c := enter(q.r.Body, tools); c.next(); i++ {
+		switch kind := text(q.r.Body, find(q.r.Body, c.value, "type")); {
+		case kind == "", kind == "function":
+			left++
+		case slices.Contains(q.r.AllowDropped, "tools"):
+			q.edits.drop(&c, left > 0)
+		default:
+			return true, refuse(fmt.Sprintf("tools[%d].type", i))
+		}
+	}
+	if left == 0 && i > 0 {
+		q.edits.list = q.edits.list[:made]
+		return false, nil
 	}
 	return true, nil
 }
@@ -132,7 +157,7 @@ func (q *request) cannot(name string, v span) bool {
 	if len(q.w.models) > 0 && slices.Contains(sampling, name) {
 		effort = text(q.r.Body, find(q.r.Body, q.body, "reasoning_effort"))
 	}
-	return q.w.cannot(name, q.d.Model, effort)
+	return q.w.cannot(name, q.d.Base(), effort)
 }
 
 // askUsage makes stream_options ask for usage: always, and hidden later from a caller that did not ask.

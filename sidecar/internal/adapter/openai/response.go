@@ -55,13 +55,14 @@ func (m *mender) choices(v span, answer string) *exchange.Failure {
 		if reason := text(m.data, finish); broken(reason) {
 			return brokeOff(reason)
 		}
-		if isObject(m.data, message) {
+		if enterable(m.data, message) {
+			m.orText(message, find(m.data, message, "role"), "role", "assistant")
 			if _, f := m.speech(message, place{answer: answer, index: at}); f != nil {
 				return f
 			}
 		}
 		if finish.is() {
-			m.finish(finish, enterable(m.data, find(m.data, message, "tool_calls")))
+			m.finish(c.value, finish, enterable(m.data, find(m.data, message, "tool_calls")))
 		}
 	}
 	return nil

@@ -28,19 +28,19 @@ func TestResponseBytes(t *testing.T) {
 		},
 		"calls": {
 			`{"id":"a","model":"m","choices":[{"message":{"tool_calls":[{"function":{"name":"f","arguments":{ "x" : [1,"é"] },"new":1}},{"id":"t","type":"custom","custom":{"name":"n","input":"x"}},{"type":"mcp"}]},"finish_reason":"stop"}],` + usage + `}`,
-			`{"id":"a","model":"smart","choices":[{"message":{"tool_calls":[{"id":"` + callID("a", 0, 0) + `","type":"function","function":{"name":"f","arguments":"{\"x\":[1,\"é\"]}","new":1}},{"id":"t","type":"custom","custom":{"name":"n","input":"x"}},{"id":"` + callID("a", 0, 2) + `","type":"mcp"}]},"finish_reason":"tool_calls"}],` + usage + own,
+			`{"id":"a","model":"smart","choices":[{"message":{"role":"assistant","tool_calls":[{"id":"` + adapter.CallID("a", 0, 0) + `","type":"function","function":{"name":"f","arguments":"{\"x\":[1,\"é\"]}","new":1}},{"id":"t","type":"custom","custom":{"name":"n","input":"x"}},{"id":"` + adapter.CallID("a", 0, 2) + `","type":"mcp"}]},"finish_reason":"tool_calls"}],` + usage + own,
 		},
 		"reasoning beside null": {
 			`{"model":"m","choices":[{"message":{"reasoning_content":null,"reasoning":"hm","content":"x"},"finish_reason":"eos"}],` + usage + `}`,
-			`{"model":"smart","choices":[{"message":{"reasoning_content":"hm","content":"x"},"finish_reason":"stop"}],` + usage + own,
+			`{"model":"smart","choices":[{"message":{"role":"assistant","reasoning_content":"hm","content":"x"},"finish_reason":"stop","native_finish_reason":"eos"}],` + usage + own,
 		},
 		"reasoning in details": {
 			`{"model":"m","choices":[{"message":{"content":"x","reasoning":null,"reasoning_details":[{"type":"reasoning.text","text":"h"},{"type":"reasoning.summary","summary":"m"},{"type":"reasoning.encrypted","data":"zz"}]}}],` + usage + `}`,
-			`{"model":"smart","choices":[{"message":{"content":"x","reasoning":null,"reasoning_content":"hm","reasoning_details":[{"type":"reasoning.text","text":"h"},{"type":"reasoning.summary","summary":"m"},{"type":"reasoning.encrypted","data":"zz"}]}}],` + usage + own,
+			`{"model":"smart","choices":[{"message":{"role":"assistant","content":"x","reasoning":null,"reasoning_content":"hm","reasoning_details":[{"type":"reasoning.text","text":"h"},{"type":"reasoning.summary","summary":"m"},{"type":"reasoning.encrypted","data":"zz"}]}}],` + usage + own,
 		},
 		"content in parts": {
 			`{"model":"m","choices":[{"message":{"content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]},{"type":"text","text":"x"}]}}],` + usage + `}`,
-			`{"model":"smart","choices":[{"message":{"reasoning_content":"hm","content":"x"}}],` + usage + own,
+			`{"model":"smart","choices":[{"message":{"role":"assistant","reasoning_content":"hm","content":"x"}}],` + usage + own,
 		},
 		"usage elsewhere": {
 			`{"model":"m","choices":[{"message":{}}],"x_groq":{"id":"g",` + usage + `}}`,

@@ -149,6 +149,7 @@ func responseUsage(doc gjson.Result) exchange.Usage {
 		return out
 	}
 	out.Source, out.Raw = exchange.FromProvider, asStated(u.Raw)
+	out.Answer = strings.Clone(doc.Get("id").Str) // it must not hold the whole answer
 	read := min(first(u, "input_tokens_details.cached_tokens"), input)
 	written := min(first(u, "input_tokens_details.cache_write_tokens"), input-read)
 	heard := min(first(u, "input_tokens_details.audio_tokens"), input-read-written)

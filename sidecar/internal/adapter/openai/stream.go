@@ -73,6 +73,14 @@ func (s *stream) Event(dst, name, data []byte) ([]byte, adapter.Progress) {
 	if len(data) == 0 {
 		return dst, adapter.Progress{}
 	}
+	if !adapter.Valid(data) {
+		out, p, ok := adapter.Glued(dst, data, func(dst, line []byte) ([]byte, adapter.Progress) { return s.Event(dst, name, line) })
+		if !ok {
+			p.Failure = invalid("a chunk of the provider is not JSON")
+			s.broken = p.Failure
+		}
+		return out, p
+	}
 	before, delivered := len(dst), s.delivered
 	dst, f := s.event(dst, name, data)
 	s.end()
@@ -87,9 +95,6 @@ func (s *stream) Event(dst, name, data []byte) ([]byte, adapter.Progress) {
 }
 
 func (s *stream) event(dst, name, data []byte) ([]byte, *exchange.Failure) {
-	if !adapter.Valid(data) {
-		return dst, invalid("a chunk of the provider is not JSON")
-	}
 	data = oneLine(data)
 	v := span{0, len(data)}
 	if data[0] == '[' { // Google wraps errors in an array
@@ -321,8 +326,11 @@ func (s *stream) choice(v span) (any bool, f *exchange.Failure) {
 		st = &choice{}
 		s.choices[index] = st
 	}
-	if !at.is() {
+	switch number := strconv.FormatInt(index, 10); {
+	case !at.is():
 		s.edits.front(v, `"index":0,`)
+	case string(s.raw(at)) != number: // null, or a text
+		s.edits.set(at, number)
 	}
 	content, f := s.delta(v, delta, place{s.id, int(index), st})
 	if f != nil {
@@ -337,7 +345,7 @@ func (s *stream) choice(v span) (any bool, f *exchange.Failure) {
 	case ends && st.finished:
 		s.edits.set(finish, "null")
 	default:
-		s.finish(finish, len(st.calls) > 0)
+		s.finish(v, finish, len(st.calls) > 0)
 	}
 	if ends {
 		st.finished, s.steady = true, false

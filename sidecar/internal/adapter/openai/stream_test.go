@@ -96,7 +96,7 @@ func TestStreamOddities(t *testing.T) {
 		"null delta":          {[]string{strings.Replace(delta(""), "{}", "null", 1), delta(`"content":"x"`), finished}, adaptertest.Choice{Content: "x", Finish: "stop"}},
 		"a delta over lines":  {[]string{delta("\"content\":\"x\",\n\"extra\":{\n\"a\":[1,\n2]}"), finished}, adaptertest.Choice{Content: "x", Finish: "stop"}},
 		"odd member names":    {[]string{delta(`"a\"b":1,"content":"x"`), finished}, adaptertest.Choice{Content: "x", Finish: "stop"}},
-		"odd finish":          {[]string{delta(`"content":"x"`), strings.Replace(finished, "stop", `a\"b`, 1)}, adaptertest.Choice{Content: "x", Finish: `a"b`}},
+		"odd finish":          {[]string{delta(`"content":"x"`), strings.Replace(finished, "stop", `a\"b`, 1)}, adaptertest.Choice{Content: "x", Finish: "stop"}},
 		"content parts":       {[]string{delta(`"content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]},{"type":"text","text":"x"}]`), finished}, adaptertest.Choice{Content: "x", Reasoning: "hm", Finish: "stop"}},
 		"reasoning":           {[]string{delta(`"reasoning":"hm"`), delta(`"content":"x"`), finished}, adaptertest.Choice{Content: "x", Reasoning: "hm", Finish: "stop"}},
 		"a finish again":      {[]string{delta(`"content":"x"`), finished, finished, strings.Replace(delta(`"content":"y"`), "null", `"stop"`, 1)}, adaptertest.Choice{Content: "xy", Finish: "stop"}},
@@ -126,7 +126,7 @@ func TestStreamOddities(t *testing.T) {
 		},
 		"no id, arguments as an object": {
 			[]string{call(`"index":0,"id":null,"function":{"name":"f","arguments":{ "a": "é" }}`), finished},
-			adaptertest.Choice{Finish: "tool_calls", Calls: []adaptertest.Call{{callID(`"c1"`, 0, 0), "f", `{"a":"é"}`}}},
+			adaptertest.Choice{Finish: "tool_calls", Calls: []adaptertest.Call{{adapter.CallID(`"c1"`, 0, 0), "f", `{"a":"é"}`}}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

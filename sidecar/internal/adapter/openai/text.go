@@ -2,8 +2,6 @@ package openai
 
 import (
 	"bytes"
-	"hash/fnv"
-	"strconv"
 	"strings"
 
 	"github.com/tidwall/gjson"
@@ -70,16 +68,9 @@ func details(list gjson.Result) string {
 	return s
 }
 
-// callID makes an id for a tool call that came without one: unique within the answer, and the same whenever the same
-// answer is read.
-func callID(answer string, choice, call int) string {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(answer + "/" + itoa(choice) + "/" + itoa(call))) // a hash never fails
-	return "call_" + strconv.FormatUint(h.Sum64(), 36)
-}
-
-// finishReasons maps what servers say to OpenAI's words. What is not in it passes.
+// finishReasons maps what servers say to OpenAI's words, which clients read as an enumeration.
 var finishReasons = map[string]string{
+	"stop": "stop", "length": "length", "tool_calls": "tool_calls", filtered: filtered, "function_call": "function_call",
 	"eos": "stop", "end_turn": "stop", "stop_sequence": "stop", "eos_token": "stop", "STOP": "stop",
 	"max_tokens": "length", "model_length": "length", "MAX_TOKENS": "length", "model_context_window_exceeded": "length",
 	"tool_use": "tool_calls", "tool_call": "tool_calls",
@@ -111,8 +102,8 @@ func mendFinish(v gjson.Result, calls bool) (raw string, differs bool) {
 	case ok:
 	case strings.HasPrefix(v.Str, filtered+":"): // Gemini says behind it what for
 		to = filtered
-	default:
-		to = v.Str
+	default: // whatever it is, the answer has come to an end
+		to = "stop"
 	}
 	if calls && to == "stop" {
 		to = "tool_calls"

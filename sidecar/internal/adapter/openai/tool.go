@@ -2,9 +2,11 @@ package openai
 
 import (
 	"strconv"
+	"strings"
 
 	"github.com/tidwall/gjson"
 
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
@@ -54,6 +56,12 @@ func readCall(doc []byte, entry span) callDelta {
 // deltaCalls mends the tool_calls of a delta: dense indexes from 0, id, type and name once, arguments as text.
 func (m *mender) deltaCalls(list span, p place) *exchange.Failure {
 	p.st.lists++
+	if isObject(m.data, list) {
+		if m.list(list) {
+			return m.deltaCall(list, p)
+		}
+		return nil
+	}
 	kept := false
 	for c := enter(m.data, list); c.next(); {
 		if e := enter(m.data, c.value); !isObject(m.data, c.value) || !e.next() {
@@ -61,35 +69,60 @@ func (m *mender) deltaCalls(list span, p place) *exchange.Failure {
 			continue
 		}
 		kept = true
-		d := readCall(m.data, c.value)
-		at, fresh := p.st.find(m.data, d)
-		if at < 0 {
-			return invalid("the provider sent too many tool calls")
+		if f := m.deltaCall(c.value, p); f != nil {
+			return f
 		}
-		index := itoa(at)
-		switch {
-		case !d.index.is():
-			m.edits.front(c.value, `"index":`, index, ",")
-		case string(m.raw(d.index)) != index:
-			m.edits.set(d.index, index)
-		}
-		to := p.st.calls[at]
-		if fresh {
-			m.steady = false
-			m.whole(d, to, callID(p.answer, p.index, at))
-		} else {
-			m.more(c.value, to)
-		}
+	}
+	return nil
+}
+
+// list puts a call that stands alone into the list that callers expect, and reports whether it says anything.
+func (m *mender) list(call span) bool {
+	m.steady = false
+	if !enterable(m.data, call) {
+		m.edits.set(call, "[]")
+		return false
+	}
+	m.edits.set(span{call.from, call.from}, "[")
+	m.edits.set(span{call.to, call.to}, "]")
+	return true
+}
+
+func (m *mender) deltaCall(entry span, p place) *exchange.Failure {
+	d := readCall(m.data, entry)
+	at, fresh := p.st.find(m.data, d)
+	if at < 0 {
+		return invalid("the provider sent too many tool calls")
+	}
+	index := itoa(at)
+	switch {
+	case !d.index.is():
+		m.edits.front(entry, `"index":`, index, ",")
+	case string(m.raw(d.index)) != index:
+		m.edits.set(d.index, index)
+	}
+	to := p.st.calls[at]
+	if fresh {
+		m.steady = false
+		m.whole(d, to, adapter.CallID(p.answer, p.index, at))
+	} else {
+		m.more(entry, to)
 	}
 	return nil
 }
 
 // wholeCalls mends the tool_calls of a message.
 func (m *mender) wholeCalls(list span, p place) {
+	if isObject(m.data, list) {
+		if m.list(list) {
+			m.whole(readCall(m.data, list), &call{}, adapter.CallID(p.answer, p.index, 0))
+		}
+		return
+	}
 	at := 0
 	for c := enter(m.data, list); c.next(); at++ {
 		if e := enter(m.data, c.value); isObject(m.data, c.value) && e.next() {
-			m.whole(readCall(m.data, c.value), &call{}, callID(p.answer, p.index, at))
+			m.whole(readCall(m.data, c.value), &call{}, adapter.CallID(p.answer, p.index, at))
 		}
 	}
 }
@@ -214,8 +247,8 @@ func (m *mender) moreOf(function span, to *call) {
 // Gemini and xAI send calls without an index, so what a delta says may show that it begins a call of its own.
 func (st *choice) find(doc []byte, d callDelta) (at int, fresh bool) {
 	id, key := text(doc, d.id), ""
-	if d.index.is() && (doc[d.index.from] == '-' || doc[d.index.from] <= '9' && doc[d.index.from] >= '0') {
-		key = string(doc[d.index.from:d.index.to])
+	if d.index.is() && !isNull(doc, d.index) {
+		key = strings.Trim(string(doc[d.index.from:d.index.to]), `"`) // some write it as a text
 	}
 	at = len(st.calls) - 1
 	for i := at; i >= 0; i-- {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/adaptertest"
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 )
 
 // TestCallsTakenApart: servers state where a call begins in many ways; callers get each call once and whole.
@@ -25,7 +26,7 @@ func TestCallsTakenApart(t *testing.T) {
 		}
 		return b.String() + `"arguments":"` + arguments + `"}}`
 	}
-	made := func(at int) string { return callID(`"c1"`, 0, at) }
+	made := func(at int) string { return adapter.CallID(`"c1"`, 0, at) }
 	const whole = `{\"x\":\"}\"}`
 	const x = `{"x":"}"}`
 	for name, c := range map[string]struct {

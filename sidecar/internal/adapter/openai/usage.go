@@ -7,11 +7,9 @@ import (
 	"github.com/tidwall/gjson"
 	"github.com/tidwall/sjson"
 
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
-
-// countMax bounds a token count: far above any window, so that sums stay in int64.
-const countMax = 1 << 48
 
 // usageOf reads usage from wherever servers put it in a complete answer. Without any, the source is an estimate and
 // the tokens are zero.
@@ -84,6 +82,7 @@ func stated(u gjson.Result, op exchange.Operation) (exchange.Usage, bool) {
 	apart(&t.Input, &t.InputAudio, "prompt_tokens_details.audio_tokens")
 	apart(&t.Input, &t.InputImage, "prompt_tokens_details.image_tokens")
 	apart(&t.Output, &t.OutputAudio, "completion_tokens_details.audio_tokens")
+	apart(&t.Output, &t.OutputImage, "completion_tokens_details.image_tokens") // OpenRouter
 	t.Reasoning = min(reasoning, t.Output)
 	t.WebSearches = first(u, "server_tool_use.web_search_requests" /* OpenRouter */)
 	return exchange.Usage{Source: exchange.FromProvider, Tokens: t}, true
@@ -99,22 +98,7 @@ func first(u gjson.Result, paths ...string) int64 {
 	return 0
 }
 
-// count reads a token count: numbers, numbers in strings, floats. ok is false for anything else.
-func count(u gjson.Result, path string) (n int64, ok bool) {
-	v := u.Get(path)
-	f := v.Num
-	switch v.Type {
-	case gjson.Number:
-	case gjson.String:
-		var err error
-		if f, err = strconv.ParseFloat(v.Str, 64); err != nil || f != f {
-			return 0, false
-		}
-	default:
-		return 0, false
-	}
-	return int64(min(max(f, 0), countMax)), true
-}
+func count(u gjson.Result, path string) (n int64, ok bool) { return adapter.Count(u.Get(path)) }
 
 // mendUsage makes a usage object state what is settled, in OpenAI's members. All else that the provider says in it
 // stays: kinds of tokens, costs, times.

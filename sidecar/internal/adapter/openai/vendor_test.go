@@ -2,6 +2,7 @@ package openai
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -68,9 +69,18 @@ func TestVendors(t *testing.T) {
 		"xai, penalty of nothing": {named(vendor("xai"), "grok-4"), `{"presence_penalty":0}`, false, `{"max_completion_tokens":9}`, ""},
 		"a developer":             {vendor("vllm"), `{"messages":[{"content":"developer","role":"developer"},{"role":"user","content":"x"}]}`, false, `{"messages":[{"content":"developer","role":"system"},{"role":"user","content":"x"}],"max_tokens":9}`, ""},
 		"a developer, elsewhere":  {vendor(""), `{"messages":[{"role":"developer","content":"d"}]}`, false, `{"messages":[{"role":"developer","content":"d"}],"max_tokens":9}`, ""},
+		"groq, functions":         {vendor("groq"), `{"tools":[{"type":"function","function":{"name":"f"}}]}`, false, `{"tools":[{"type":"function","function":{"name":"f"}}],"max_completion_tokens":9}`, ""},
+		"openai, a custom tool":   {own, `{"tools":[{"type":"custom","custom":{"name":"c"}}]}`, false, `{"tools":[{"type":"custom","custom":{"name":"c"}}],"max_completion_tokens":9}`, ""},
+		"openai, top_k":           {own, `{"top_k":5}`, false, "", "top_k"},
 		"openrouter":              {vendor("openrouter"), `{"logit_bias":{"1":2},"reasoning":{"effort":"low"}}`, false, `{"logit_bias":{"1":2},"reasoning":{"effort":"low"},"max_tokens":9}`, ""},
 		"gemini":                  {vendor("gemini-openai"), `{"user":"u","n":2}`, false, `{"n":2,"max_tokens":9}`, ""},
-		"gemini, bias":            {vendor("gemini-openai"), `{"logit_bias":{"1":2}}`, false, "", "logit_bias"},
+		"gemini, all else":        {vendor("gemini-openai"), `{"logit_bias":{"1":2},"store":true}`, false, `{"logit_bias":{"1":2},"store":true,"max_tokens":9}`, ""},
+		"xai, a newer one":        {named(vendor("xai"), "grok-4.5"), `{"stop":"x","reasoning_effort":"low"}`, false, `{"stop":"x","reasoning_effort":"low","max_completion_tokens":9}`, ""},
+		"xai, told to reason":     {named(vendor("xai"), "grok-4-1-fast-reasoning"), `{"reasoning_effort":"low"}`, false, "", "reasoning_effort"},
+		"xai, a small one":        {named(vendor("xai"), "grok-3-mini"), `{"reasoning_effort":"low"}`, false, `{"reasoning_effort":"low","max_completion_tokens":9}`, ""},
+		"xai, many agents":        {named(vendor("xai"), "grok-4.20-multi-agent"), `{"reasoning_effort":"low"}`, false, `{"reasoning_effort":"low","max_completion_tokens":9}`, ""},
+		"xai, of that generation": {named(vendor("xai"), "grok-4.20-0309-non-reasoning"), `{"stop":"x"}`, false, `{"stop":"x","max_completion_tokens":9}`, ""},
+		"groq, who speaks":        {vendor("groq"), `{"messages":[{"name":"n","role":"user","content":"x"},{"role":"assistant","tool_calls":[{"id":"a","function":{"name":"f"}}],"name":"n"}]}`, false, `{"messages":[{"role":"user","content":"x"},{"role":"assistant","tool_calls":[{"id":"a","function":{"name":"f"}}]}],"max_completion_tokens":9}`, ""},
 
 		"a model that reasons":            {named(own, "o3-mini"), `{"temperature":0.5}`, false, "", "temperature"},
 		"at the default":                  {named(own, "o3"), `{"temperature":1.0,"top_p":1,"stop":null}`, false, `{"max_completion_tokens":9}`, ""},
@@ -111,6 +121,28 @@ func TestVendors(t *testing.T) {
 				t.Errorf("allowed to be dropped: %s, %+v", body, f)
 			}
 		})
+	}
+}
+
+// TestOnlyFunctions: a custom tool goes to no server that knows only functions.
+func TestOnlyFunctions(t *testing.T) {
+	const f, c = `{"type":"function","function":{"name":"f"}}`, `{"type":"custom","custom":{"name":"c"}}`
+	for tools, want := range map[string]string{
+		f: f, c + "," + f: f, f + "," + c: f, f + ", " + c + ", " + f: f + ", " + f, c + "," + f + "," + c: f, c: "", c + "," + c: "",
+	} {
+		r := &exchange.Request{Operation: exchange.Chat, MaxOutput: 9, Body: []byte(`{"tools":[` + tools + `],"seed":1}`)}
+		d := &exchange.Deployment{Provider: "compatible", Vendor: "vllm", Model: "m"}
+		at := strings.Count(strings.Split(tools, `"custom"`)[0], "function\":")
+		if body, no := withoutModel(r, d); tools != f && (no == nil || no.Kind != exchange.FailUnsupported || no.Param != fmt.Sprintf("tools[%d].type", at)) {
+			t.Errorf("%s: %s %+v", tools, body, no)
+		}
+		r.AllowDropped = []string{"tools"}
+		if want != "" {
+			want = `"tools":[` + want + `],`
+		}
+		if body, no := withoutModel(r, d); no != nil || body != `{`+want+`"seed":1,"max_tokens":9}` {
+			t.Errorf("%s, dropped: %s %+v", tools, body, no)
+		}
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/tidwall/gjson"
+
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 )
 
 const (
@@ -32,7 +34,7 @@ func (w *writer) call(dst []byte, index int64, c gjson.Result) ([]byte, bool) {
 	if v.Type != gjson.String || v.Str == "" {
 		return dst, true
 	}
-	it.said = append(it.said, inside(v)...)
+	it.said = append(it.said, adapter.Inside(v)...)
 	w.size += len(v.Raw)
 	if it.kind == customCall {
 		n := max(settled(it.said), it.read)

@@ -44,7 +44,7 @@ func (f Face) Stream(r *exchange.Request, a adapter.Annotate) adapter.Stream {
 
 // Translate implements adapter.Face.
 func (f Face) Translate(r *exchange.Request, s adapter.Stream) adapter.Stream {
-	return &stream{Stream: s, r: r, writer: newWriter(r)}
+	return &stream{Retold: adapter.Retold{Stream: s}, r: r, writer: newWriter(r)}
 }
 
 func newWriter(r *exchange.Request) writer {

@@ -68,6 +68,8 @@ func (c *conversation) item(at string, v gjson.Result) *exchange.Failure {
 		c.call(v, string(object{customInput: v.Get("input").Str}.raw()))
 	case "function_call_output", "custom_tool_call_output":
 		return c.output(at, v)
+	case kindImage:
+		c.image(v)
 	case "item_reference":
 		return unsupported(at+".id", "answers are not stored here: send the item itself instead of a reference to it "+
 			"(clients do when they ask with store: false)")

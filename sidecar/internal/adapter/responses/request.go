@@ -10,21 +10,20 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
 // unsupported is a request that chat cannot say. A provider that speaks the Responses API itself may still serve it.
 func unsupported(param, format string, a ...any) *exchange.Failure {
-	return &exchange.Failure{
-		Kind: exchange.FailUnsupported, Code: "unsupported_parameter", Param: param, Message: fmt.Sprintf(format, a...),
-	}
+	return adapter.Unsupported(param, fmt.Sprintf(format, a...))
 }
 
 // malformed is a request that chat cannot say because it is none. Its judge is a provider that speaks the Responses API
 // itself, if there is one: it may know more than this version does.
 func malformed(param, format string, a ...any) *exchange.Failure {
 	f := unsupported(param, format, a...)
-	f.Code = "invalid_value"
+	f.Code = adapter.CodeInvalid
 	return f
 }
 
@@ -33,18 +32,7 @@ func malformed(param, format string, a ...any) *exchange.Failure {
 func Chat(body []byte, dropped []string) ([]byte, *exchange.Failure) {
 	in := gjson.ParseBytes(body)
 	t := translation{dropped: dropped, out: object{}}
-	var f *exchange.Failure
-	in.ForEach(func(k, v gjson.Result) bool {
-		if !given(v) {
-			return true
-		}
-		if f = t.member(k.Str, v); f != nil && k.Str != "input" && slices.Contains(dropped, k.Str) {
-			f = nil
-			delete(t.out, chatName(k.Str))
-		}
-		return f == nil
-	})
-	if f != nil {
+	if f := adapter.EachMember(body, dropped, t.member); f != nil {
 		return nil, f
 	}
 	if !given(in.Get("input")) {
@@ -112,8 +100,16 @@ type translation struct {
 	logprobs bool
 }
 
-// member takes one member that is not null.
+// member takes one member that is not null. Of one that fails, nothing is left.
 func (t *translation) member(name string, v gjson.Result) *exchange.Failure {
+	f := t.translate(name, v)
+	if f != nil {
+		delete(t.out, chatName(name))
+	}
+	return f
+}
+
+func (t *translation) translate(name string, v gjson.Result) *exchange.Failure {
 	switch name {
 	case "model", "stream", "temperature", "top_p", "parallel_tool_calls", "metadata", "user", "safety_identifier",
 		"prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "service_tier":

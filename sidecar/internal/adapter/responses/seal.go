@@ -59,7 +59,7 @@ func think(list []thought, d gjson.Result) []thought {
 	d.ForEach(func(k, v gjson.Result) bool {
 		switch {
 		case v.Type == gjson.String && (k.Str == "text" || k.Str == "signature" || k.Str == "data" || k.Str == "summary"):
-			to.add(k.Str, inside(v))
+			to.add(k.Str, adapter.Inside(v))
 		case v.Type != gjson.Null && to.rest[k.Str] == nil:
 			to.rest[k.Str] = json.RawMessage(v.Raw)
 		}
@@ -88,9 +88,6 @@ func (t *thought) raw() json.RawMessage {
 	}
 	return o.raw()
 }
-
-// inside is a JSON text as it stands, without its quotes.
-func inside(v gjson.Result) string { return v.Raw[1 : len(v.Raw)-1] }
 
 // quoted is the JSON text of what stands escaped.
 func quoted(escaped []byte) string { return `"` + string(escaped) + `"` }

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/tidwall/gjson"
+
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 )
 
 // piece is a part of a message.
@@ -98,7 +100,7 @@ func (w *writer) text(dst []byte, refusal bool, v gjson.Result) []byte {
 		dst = w.event(dst, "response.content_part.added", it.at, it.last(), `"part":`+string(it.parts[n].object().raw()))
 	}
 	p := &it.parts[len(it.parts)-1]
-	p.said = append(p.said, inside(v)...)
+	p.said = append(p.said, adapter.Inside(v)...)
 	w.size += len(v.Raw)
 	if refusal {
 		return w.event(dst, "response.refusal.delta", it.at, it.last(), `"delta":`+v.Raw)

@@ -5,6 +5,8 @@ import (
 	"strconv"
 
 	"github.com/tidwall/gjson"
+
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 )
 
 // writer makes a response out of chat's deltas, and the events that tell of it. One reasoning or message is open at a
@@ -109,6 +111,10 @@ func (w *writer) delta(dst []byte, d gjson.Result) ([]byte, bool) {
 		}
 	}
 	dst = w.cite(dst, d.Get("annotations"))
+	d.Get("images").ForEach(func(_, image gjson.Result) bool {
+		dst = w.drawn(dst, image.Get("image_url.url").Str)
+		return true
+	})
 	ok := true
 	next := int64(0) // a complete message has no indices
 	d.Get("tool_calls").ForEach(func(_, c gjson.Result) bool {
@@ -159,7 +165,7 @@ func (w *writer) summary(dst []byte, v gjson.Result) []byte {
 	if len(w.open.said) == 0 {
 		dst = w.event(dst, "response.reasoning_summary_part.added", w.open.at, firstSummary, `"part":{"type":"summary_text","text":""}`)
 	}
-	w.open.said = append(w.open.said, inside(v)...)
+	w.open.said = append(w.open.said, adapter.Inside(v)...)
 	w.size += len(v.Raw)
 	return w.event(dst, "response.reasoning_summary_text.delta", w.open.at, firstSummary, `"delta":`+v.Raw)
 }
