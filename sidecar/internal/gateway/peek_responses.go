@@ -58,6 +58,11 @@ func peekItems(r *exchange.Request, v gjson.Result) *badField {
 			return false
 		}
 		r.Messages++
+		if item.Get("type").Str == "image_generation_call" { // of a model's image, its data
+			r.Vision = true
+			r.InputExtra += imageTokens
+			return true
+		}
 		item.ForEach(func(k, m gjson.Result) bool {
 			if (k.Str == "content" || k.Str == "output") && m.IsArray() {
 				m.ForEach(func(_, part gjson.Result) bool {

@@ -209,7 +209,7 @@ func inText(title, about, at string, content gjson.Result) (parts []any, f *exch
 func (c *chat) assistant(at string, blocks []gjson.Result) *exchange.Failure {
 	m := object{"role": "assistant"}
 	var text strings.Builder
-	var calls, thoughts []any
+	var calls, thoughts, images []any
 	extras := map[string]any{} // of calls, by id
 	for i, b := range blocks {
 		switch kind := b.Get("type").Str; kind {
@@ -225,6 +225,12 @@ func (c *chat) assistant(at string, blocks []gjson.Result) *exchange.Failure {
 			}})
 		case "thinking", "redacted_thinking":
 			thoughts = recall(thoughts, extras, b)
+		case "image": // that a model drew, see drawn
+			image, f := part(fmt.Sprintf("%s.content[%d]", at, i), b)
+			if f != nil {
+				return f
+			}
+			images = append(images, image...)
 		default:
 			return unsupported(fmt.Sprintf("%s.content[%d].type", at, i), "a block of type %q is not supported here", kind)
 		}
@@ -240,6 +246,9 @@ func (c *chat) assistant(at string, blocks []gjson.Result) *exchange.Failure {
 	}
 	if len(calls) > 0 {
 		m["tool_calls"] = calls
+	}
+	if len(images) > 0 {
+		m["images"] = images
 	}
 	if len(thoughts) > 0 {
 		m["reasoning_details"] = thoughts

@@ -49,6 +49,10 @@ func TestChat(t *testing.T) {
 				`{"content":"","role":"tool","tool_call_id":"t3"},{"content":"yes","role":"tool","tool_call_id":"t4"},` +
 				`{"content":[{"text":"From the result of call t1:","type":"text"},{"image_url":{"url":"data:image/png;base64,AA=="},"type":"image_url"},{"text":"look","type":"text"}],"role":"user"}],"model":"m"}`,
 		},
+		"an image that a model drew": {
+			`{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"draw"},{"role":"assistant","content":[{"type":"text","text":"here"},{"type":"image","source":{"type":"base64","media_type":"image/png","data":"QUJD"}}]},{"role":"user","content":"c"}]}`,
+			`{"max_completion_tokens":9,"messages":[{"content":[{"text":"draw","type":"text"}],"role":"user"},{"content":"here","images":[{"image_url":{"url":"data:image/png;base64,QUJD"},"type":"image_url"}],"role":"assistant"},{"content":[{"text":"c","type":"text"}],"role":"user"}],"model":"m"}`,
+		},
 		"system between the turns": {
 			`{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"a"},{"role":"system","content":[{"type":"text","text":"b"}]},{"role":"user","content":"c"}]}`,
 			`{"max_completion_tokens":9,"messages":[{"content":[{"text":"a","type":"text"}],"role":"user"},{"content":[{"text":"b","type":"text"}],"role":"system"},{"content":[{"text":"c","type":"text"}],"role":"user"}],"model":"m"}`,

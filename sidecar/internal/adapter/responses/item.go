@@ -1,6 +1,7 @@
 package responses
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 
@@ -18,6 +19,7 @@ type conversation struct {
 
 type turn struct {
 	parts, calls []any
+	images       []any // that a model drew
 	thoughts     sealed
 	summary      string // of thoughts that nobody signed
 }
@@ -64,6 +66,12 @@ func (c *conversation) item(at string, v gjson.Result) *exchange.Failure {
 		}
 	case "function_call":
 		c.call(v, v.Get("arguments").Str)
+	case kindImage:
+		if data := v.Get("result").Str; data != "" {
+			url := "data:image/" + cmp.Or(v.Get("output_format").Str, "png") + ";base64," + data
+			t := c.assistant()
+			t.images = append(t.images, object{"type": "image_url", "image_url": object{"url": url}})
+		}
 	case "custom_tool_call":
 		c.call(v, string(object{customInput: v.Get("input").Str}.raw()))
 	case "function_call_output", "custom_tool_call_output":
@@ -165,7 +173,7 @@ func (c *conversation) assistant() *turn {
 func (c *conversation) end() {
 	t := c.turn
 	c.turn = nil
-	if t == nil || len(t.parts) == 0 && len(t.calls) == 0 {
+	if t == nil || len(t.parts) == 0 && len(t.calls) == 0 && len(t.images) == 0 {
 		return // thoughts that led to nothing are not worth a message
 	}
 	m := object{"role": "assistant"}
@@ -180,6 +188,9 @@ func (c *conversation) end() {
 			}
 		}
 		m["tool_calls"] = t.calls
+	}
+	if len(t.images) > 0 {
+		m["images"] = t.images
 	}
 	switch {
 	case len(t.thoughts.Details) > 0:
