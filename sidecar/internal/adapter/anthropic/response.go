@@ -91,7 +91,7 @@ func appendMessage(dst []byte, answer string, content gjson.Result) (out []byte,
 			thoughts++
 		case "tool_use":
 			m.Calls = append(adapter.Comma(m.Calls, 0), '{')
-			m.Calls = append(reply.AppendCall(m.Calls, cmp.Or(b.Get("id").Str, adapter.CallID(answer, 0, calls)), b.Get("name").Str, arguments(b)), '}')
+			m.Calls = append(reply.AppendCall(m.Calls, cmp.Or(b.Get("id").Str, adapter.CallID(answer, 0, calls)), b.Get("name").Str, reply.Arguments(b.Get("input"))), '}')
 			calls++
 		}
 		return true
@@ -106,15 +106,4 @@ func appendDetail(dst []byte, b gjson.Result, index int) []byte {
 		t.Text = adapter.Inside(b.Get("data"))
 	}
 	return reply.AppendThought(dst, index, t)
-}
-
-// arguments is a tool_use block's input as the text the caller expects.
-func arguments(b gjson.Result) string {
-	switch input := b.Get("input"); {
-	case input.IsObject(), input.IsArray():
-		return adapter.Compact(input)
-	case input.Str != "": // the text already
-		return input.Str
-	}
-	return "{}"
 }

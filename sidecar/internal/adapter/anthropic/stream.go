@@ -126,7 +126,7 @@ func (s *stream) open(dst []byte, ev gjson.Result) []byte {
 		dst = appendDetail(dst, b, s.thoughts-1)
 		dst = s.Done(append(dst, ']'))
 	case "tool_use":
-		s.block, s.callArgs, s.callInput = blockTool, false, arguments(b)
+		s.block, s.callArgs, s.callInput = blockTool, false, reply.Arguments(b.Get("input"))
 		dst = s.Call(dst, b.Get("id").Str, b.Get("name").Str)
 	default:
 		s.block = blockSkipped

@@ -57,7 +57,7 @@ func appendMessage(dst []byte, answer string, content gjson.Result) (out []byte,
 		}
 		if v := b.Get("toolUse"); v.IsObject() {
 			m.Calls = append(adapter.Comma(m.Calls, 0), '{')
-			m.Calls = append(reply.AppendCall(m.Calls, cmp.Or(v.Get("toolUseId").Str, adapter.CallID(answer, 0, calls)), v.Get("name").Str, input(v)), '}')
+			m.Calls = append(reply.AppendCall(m.Calls, cmp.Or(v.Get("toolUseId").Str, adapter.CallID(answer, 0, calls)), v.Get("name").Str, reply.Arguments(v.Get("input"))), '}')
 			calls++
 		}
 		return true
@@ -73,15 +73,4 @@ func appendDetail(dst []byte, reasoning gjson.Result, index int) []byte {
 		t.Text = adapter.Inside(data)
 	}
 	return reply.AppendThought(dst, index, t)
-}
-
-// input is a call's arguments as the text the caller expects.
-func input(use gjson.Result) string {
-	switch v := use.Get("input"); {
-	case v.IsObject(), v.IsArray():
-		return adapter.Compact(v)
-	case v.Str != "": // the text already
-		return v.Str
-	}
-	return "{}"
 }

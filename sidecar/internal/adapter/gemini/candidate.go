@@ -66,22 +66,11 @@ func isBlocked(answer gjson.Result) bool {
 
 // appendCall appends a function call after the members that stand before its id.
 func appendCall(dst []byte, call gjson.Result, id, signature string) []byte {
-	dst = reply.AppendCall(dst, id, call.Get("name").Str, arguments(call))
+	dst = reply.AppendCall(dst, id, call.Get("name").Str, reply.Arguments(call.Get("args")))
 	if signature != "" {
 		dst = append(adapter.AppendString(append(dst, `,"extra_content":{"google":{"thought_signature":`...), signature), "}}"...)
 	}
 	return append(dst, '}')
-}
-
-// arguments is a call's arguments as the text the caller expects.
-func arguments(call gjson.Result) string {
-	switch args := call.Get("args"); {
-	case args.IsObject(), args.IsArray():
-		return adapter.Compact(args)
-	case args.Str != "": // the text already
-		return args.Str
-	}
-	return "{}"
 }
 
 // appendLogprobs appends the logprobs object of a choice, null when there is none.

@@ -100,7 +100,7 @@ func (m *message) read(parts gjson.Result) {
 		if call := p.Get("functionCall"); call.IsObject() {
 			id := callID(call.Get("id").Str, signature.Str, m.answer, m.request, m.choice, m.calls)
 			m.said.Calls = appendCall(append(adapter.Comma(m.said.Calls, 0), '{'), call, id, signature.Str)
-			m.size += int64(len(call.Get("name").Str) + len(arguments(call)))
+			m.size += int64(len(call.Get("name").Str) + len(reply.Arguments(call.Get("args"))))
 			m.calls++
 			return true
 		}

@@ -146,7 +146,7 @@ func (s *stream) call(dst []byte, c *choice, call gjson.Result, signature string
 	dst = reply.AppendInt(append(s.open(dst, c), `"tool_calls":[`...), `{"index":`, int64(c.calls))
 	dst = s.close(append(appendCall(append(dst, ','), call, id, signature), ']'))
 	c.calls++
-	s.Sent.Bytes += int64(len(call.Get("name").Str) + len(arguments(call)))
+	s.Sent.Bytes += int64(len(call.Get("name").Str) + len(reply.Arguments(call.Get("args"))))
 	return dst
 }
 

@@ -75,7 +75,10 @@ func (p *reader) messages(v gjson.Result) *exchange.Failure {
 	if !v.IsArray() {
 		return adapter.Invalid("messages", "messages must be an array")
 	}
-	p.Messages, p.parts = make([]Message, 0, max(p.count, 2)), make([]Part, 0, max(p.count, 2))
+	p.Messages, p.parts = p.few.messages[:0], p.few.parts[:0]
+	if p.count > len(p.few.messages) {
+		p.Messages, p.parts = make([]Message, 0, p.count), make([]Part, 0, p.count)
+	}
 	var f *exchange.Failure
 	v.ForEach(func(_, m gjson.Result) bool {
 		f = p.message(Place{int32(len(p.Messages)), -1}, m) // a body is shorter than that by far

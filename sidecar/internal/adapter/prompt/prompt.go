@@ -129,6 +129,11 @@ type reader struct {
 	parts []Part // of all messages, which have pieces of it
 	calls []Call
 	allow []string // the names of the tools that may be called; nil for all
+	// few is room for a short conversation, so that it costs no memory of its own.
+	few struct {
+		messages [2]Message
+		parts    [2]Part
+	}
 }
 
 // text reads a string.

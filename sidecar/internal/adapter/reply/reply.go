@@ -66,6 +66,18 @@ func AppendCall(dst []byte, id, name, arguments string) []byte {
 	return append(adapter.AppendString(append(dst, `,"arguments":`...), arguments), '}')
 }
 
+// Arguments is what a call is given, as the text that callers expect: an object written anew, or the text already; {} for
+// nothing.
+func Arguments(v gjson.Result) string {
+	switch {
+	case v.IsObject(), v.IsArray():
+		return adapter.Compact(v)
+	case v.Str != "":
+		return v.Str
+	}
+	return "{}"
+}
+
 // Message is the assistant's message of a complete answer.
 type Message struct {
 	Text, Thinking []byte // escaped

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tidwall/gjson"
 	"pgregory.net/rapid"
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
@@ -176,6 +177,17 @@ func TestObject(t *testing.T) {
 	for _, body := range []string{"", " ", "[]", "{", "<html>", `{"a":1}{`, strings.Repeat(`{"a":`, 600) + "1" + strings.Repeat("}", 600)} {
 		if _, f := reply.Object([]byte(body)); f == nil || f.Kind != exchange.FailInvalid {
 			t.Errorf("%.20s: %+v", body, f)
+		}
+	}
+}
+
+// TestArguments: whatever a provider gives a call, callers get a text.
+func TestArguments(t *testing.T) {
+	for in, want := range map[string]string{
+		`{ "a" : 1 }`: `{"a":1}`, `[ 1 ]`: `[1]`, `"{\"a\": 1}"`: `{"a": 1}`, `""`: "{}", `null`: "{}", `7`: "{}", ``: "{}",
+	} {
+		if got := reply.Arguments(gjson.Parse(in)); got != want {
+			t.Errorf("%s: got %s, want %s", in, got, want)
 		}
 	}
 }
