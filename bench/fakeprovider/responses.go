@@ -24,6 +24,7 @@ func (req *request) parseResponses(root gjson.Result) *refusal {
 	}
 	req.logprobs = strings.Contains(root.Get("include").Raw, `"message.output_text.logprobs"`)
 	req.topLogprobs = root.Get("top_logprobs").Int()
+	req.document = root.Get("text.format.schema")
 	switch choice := root.Get("tool_choice"); {
 	case choice.String() == "none":
 		req.toolMode = toolNever
@@ -108,7 +109,7 @@ func finished(n answerNames, a *answer, usage string) (object, status string) {
 		items = append(items, reasoningItem(n))
 	}
 	if a.text > 0 || len(a.calls) == 0 && a.reasoning == 0 {
-		items = append(items, messageItem(n, "completed", textPart(Text(a.text, a.unicode), a.chances())))
+		items = append(items, messageItem(n, "completed", textPart(a.words(), a.chances())))
 	}
 	for k, c := range a.calls {
 		items = append(items, callItem(n, k, c, "completed", c.arguments()))

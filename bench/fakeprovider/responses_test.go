@@ -18,6 +18,7 @@ func TestResponses(t *testing.T) {
 		"capped":    {"[[tokens=9 reasoning=2]]", `,"max_output_tokens":4`, "incomplete", "reasoning , message " + Text(2, false)},
 		"two calls": {"call get_weather and call now", tools, "completed", `function_call get_weather{"city":"example"}, function_call now{}`},
 		"a text":    {"call patch", tools, "completed", "custom_tool_call patchexample"},
+		"a schema":  {"hi", `,"text":{"format":{"type":"json_schema","name":"n","schema":{"type":"object","properties":{"a":{"type":"integer"}}}}}`, "completed", `message {"a":7}`},
 		"logprobs":  {"[[tokens=3]]", `,"include":["message.output_text.logprobs"],"top_logprobs":1`, "completed", "message " + Text(3, false)},
 	} {
 		t.Run(name, func(t *testing.T) {

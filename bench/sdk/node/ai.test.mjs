@@ -23,9 +23,7 @@ const caught = (promise) =>
   );
 
 for (const [way, make] of Object.entries(ways)) {
-  // The fake provider behind `chat` has no Responses API of its own.
-  const models = way === 'openai responses' ? ['chat-anthropic'] : chatModels;
-  for (const id of models) {
+  for (const id of chatModels) {
     const name = `${way}: ${id}`;
     const model = () => make(key())(id);
 

@@ -66,9 +66,14 @@ func TestMessagesNative(t *testing.T) {
 // TestNativeOnly: what chat cannot say goes only where the Messages API is spoken.
 func TestNativeOnly(t *testing.T) {
 	c := &anthropicServer{}
-	other := &provider{id: "other", answer: fine}
+	var head http.Header
+	other := &provider{id: "other", answer: func(w http.ResponseWriter, q *http.Request) {
+		head = q.Header
+		fine(w, q)
+	}}
 	r := newRig(t, []*provider{other, anthropicAt(c)}, nil)
-	if a := r.messages(greeting); a.status != 200 || a.header.Get("x-gw-deployment") != "other" || a.get("content.0.text").Str != "hello" {
+	if a := r.messages(greeting, "anthropic-version", "2026-10-21", "anthropic-beta", "context-1m-2025-08-07"); a.status != 200 ||
+		len(head.Values("anthropic-beta")) > 0 || len(head.Values("anthropic-version")) > 0 || a.header.Get("x-gw-deployment") != "other" || a.get("content.0.text").Str != "hello" {
 		t.Errorf("by way of chat: %d %s", a.status, a.body)
 	}
 	special := strings.Replace(greeting, `"content":"hi"`, `"content":[{"type":"document","source":{"type":"url","url":"https://a.test/b.pdf"}}]`, 1)

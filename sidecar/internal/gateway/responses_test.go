@@ -125,12 +125,12 @@ func TestPeekResponses(t *testing.T) {
 		"max_output_tokens":20,"reasoning":{"effort":"low"},"tools":[{"type":"web_search"}],"text":{"format":{"type":"json_schema"}},
 		"metadata":{"feature":"search","user":"u1"},"instructions":"be brief","input":[{"role":"user","content":[
 		{"type":"input_text","text":"what is it"},{"type":"input_image","image_url":"data:"},{"type":"input_file","file_id":"f"}]},
-		{"type":"function_call_output","call_id":"c","output":"42"},{}]}`)}
+		{"type":"function_call_output","call_id":"c","output":"42"},{"type":"image_generation_call","result":"` + strings.Repeat("A", 9000) + `"},{}]}`)}
 	if bad := peek(&r); bad != nil {
 		t.Fatalf("%+v", *bad)
 	}
 	if r.Model != "m" || !r.Stream || !r.IncludeUsage || r.MaxOutput != 20 || r.Thinking == 0 || !r.Tools || !r.JSONSchema || !r.Vision ||
-		r.Feature != "search" || r.UserSHA256 != hashUser("u1") || r.Messages != 3 || r.InputExtra != imageTokens+estimate.UnseenTokens || r.InputBytes < 100 {
+		r.Feature != "search" || r.UserSHA256 != hashUser("u1") || r.Messages != 4 || r.InputExtra != 2*imageTokens+estimate.UnseenTokens || r.InputBytes < 100 || r.InputBytes > 1000 {
 		t.Errorf("%+v", r)
 	}
 	for param, body := range map[string]string{

@@ -49,10 +49,6 @@ func TestChat(t *testing.T) {
 				`{"content":"","role":"tool","tool_call_id":"t3"},{"content":"yes","role":"tool","tool_call_id":"t4"},` +
 				`{"content":[{"text":"From the result of call t1:","type":"text"},{"image_url":{"url":"data:image/png;base64,AA=="},"type":"image_url"},{"text":"look","type":"text"}],"role":"user"}],"model":"m"}`,
 		},
-		"an image that a model drew": {
-			`{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"draw"},{"role":"assistant","content":[{"type":"text","text":"here"},{"type":"image","source":{"type":"base64","media_type":"image/png","data":"QUJD"}}]},{"role":"user","content":"c"}]}`,
-			`{"max_completion_tokens":9,"messages":[{"content":[{"text":"draw","type":"text"}],"role":"user"},{"content":"here","images":[{"image_url":{"url":"data:image/png;base64,QUJD"},"type":"image_url"}],"role":"assistant"},{"content":[{"text":"c","type":"text"}],"role":"user"}],"model":"m"}`,
-		},
 		"system between the turns": {
 			`{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"a"},{"role":"system","content":[{"type":"text","text":"b"}]},{"role":"user","content":"c"}]}`,
 			`{"max_completion_tokens":9,"messages":[{"content":[{"text":"a","type":"text"}],"role":"user"},{"content":[{"text":"b","type":"text"}],"role":"system"},{"content":[{"text":"c","type":"text"}],"role":"user"}],"model":"m"}`,
@@ -64,6 +60,15 @@ func TestChat(t *testing.T) {
 			`{"max_completion_tokens":9,"messages":[{"content":[{"text":"a","type":"text"}],"role":"user"}],"model":"m","reasoning_effort":"xhigh",` +
 				`"response_format":{"json_schema":{"name":"output","schema":{"type":"object"},"strict":true},"type":"json_schema"},"service_tier":"default",` +
 				`"tools":[{"function":{"name":"f","strict":true},"type":"function"}]}`,
+		},
+		"images that were drawn": {
+			`{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"draw"},{"role":"assistant","content":[{"type":"text","text":"so"},{"type":"image","source":{"type":"base64","media_type":"image/png","data":"AA=="}}]},` +
+				`{"role":"user","content":"again"},{"role":"assistant","content":[{"type":"image","source":{"type":"url","url":"https://a.test/b.png"}},{"type":"tool_use","id":"t1","name":"f","input":{}}]},` +
+				`{"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":"1"}]}]}`,
+			`{"max_completion_tokens":9,"messages":[{"content":[{"text":"draw","type":"text"}],"role":"user"},` +
+				`{"content":"so","images":[{"image_url":{"url":"data:image/png;base64,AA=="},"type":"image_url"}],"role":"assistant"},` +
+				`{"content":[{"text":"again","type":"text"}],"role":"user"},{"images":[{"image_url":{"url":"https://a.test/b.png"},"type":"image_url"}],"role":"assistant",` +
+				`"tool_calls":[{"function":{"arguments":"{}","name":"f"},"id":"t1","type":"function"}]},{"content":"1","role":"tool","tool_call_id":"t1"}],"model":"m"}`,
 		},
 		"image and thinking": {
 			`{"model":"m","max_tokens":9,"thinking":{"type":"enabled","budget_tokens":4096},"tool_choice":{"type":"tool","name":"f"},"messages":[{"role":"user","content":[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"AA=="}}]}]}`,

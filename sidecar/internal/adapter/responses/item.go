@@ -1,7 +1,6 @@
 package responses
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 
@@ -66,16 +65,12 @@ func (c *conversation) item(at string, v gjson.Result) *exchange.Failure {
 		}
 	case "function_call":
 		c.call(v, v.Get("arguments").Str)
-	case kindImage:
-		if data := v.Get("result").Str; data != "" {
-			url := "data:image/" + cmp.Or(v.Get("output_format").Str, "png") + ";base64," + data
-			t := c.assistant()
-			t.images = append(t.images, object{"type": "image_url", "image_url": object{"url": url}})
-		}
 	case "custom_tool_call":
 		c.call(v, string(object{customInput: v.Get("input").Str}.raw()))
 	case "function_call_output", "custom_tool_call_output":
 		return c.output(at, v)
+	case kindImage:
+		c.image(v)
 	case "item_reference":
 		return unsupported(at+".id", "answers are not stored here: send the item itself instead of a reference to it "+
 			"(clients do when they ask with store: false)")

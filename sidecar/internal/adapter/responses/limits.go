@@ -2,7 +2,7 @@ package responses
 
 const (
 	// echoMax bounds a member of the request that comes back with the answer, in bytes. A longer one is left out.
-	echoMax = 4 << 10
+	echoMax = 64 << 10
 	// textMax bounds what one answer says, escaped, in bytes: its end repeats all of it. A longer one is broken off.
 	textMax = 16 << 20
 	// weightMax bounds the logprobs of one answer, in bytes: they are some hundred times its text. A longer one is broken off.

@@ -23,10 +23,6 @@ func TestChat(t *testing.T) {
 			`{"messages":[{"content":"d","role":"system"},{"content":[{"text":"a","type":"text"},{"image_url":{"detail":"low","url":"data:image/png;base64,AA=="},"type":"image_url"},{"file":{"file_data":"data:x","filename":"f.pdf"},"type":"file"}],"role":"user"},` +
 				`{"content":"b","reasoning_content":"hm","role":"assistant"}],"model":"m"}`,
 		},
-		"an image that a model drew": {
-			`{"model":"m","input":[{"role":"user","content":"draw"},{"type":"image_generation_call","id":"ig_1","status":"completed","result":"QUJD"},{"type":"image_generation_call","id":"ig_2","result":null}]}`,
-			`{"messages":[{"content":"draw","role":"user"},{"content":"","images":[{"image_url":{"url":"data:image/png;base64,QUJD"},"type":"image_url"}],"role":"assistant"}],"model":"m"}`,
-		},
 		"calls": {
 			`{"model":"m","parallel_tool_calls":false,"tool_choice":{"type":"function","name":"f"},"tools":[{"type":"function","name":"f","description":"d","parameters":{"type":"object"},"strict":true},{"type":"custom","name":"c","format":{"type":"text"}}],` +
 				`"input":[{"role":"user","content":"go"},{"role":"assistant","content":"calling"},{"type":"function_call","id":"fc_1","call_id":"call_1","name":"f","arguments":"{\"a\":1}"},{"type":"custom_tool_call","call_id":"call_2","name":"c","input":"x\"y"},` +
