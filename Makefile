@@ -9,7 +9,7 @@ DEVFLAGS  = $(OFFSET:%=-offset %) -upstream "$(UPSTREAM)" -model "$(MODEL)"
 LDFLAGS   = -ldflags "-X main.version=$(VERSION)"
 
 .DEFAULT_GOAL := help
-.PHONY: help build run up test test-race test-system test-wire test-sdk sim sim-mutants bench-quota bench-relay fuzz lint gen check
+.PHONY: help build run up test test-race test-system test-wire test-sdk test-model sim sim-mutants bench-quota bench-relay fuzz lint gen check
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,6 +38,11 @@ test-wire: ## every recorded provider answer through real processes, for callers
 
 test-sdk: ## unmodified SDKs against a running sidecar: Go, and Node and Python where they are installed
 	@bench/sdk/run
+
+test-model: ## a model server of your own behind real processes, and what was seen (UPSTREAM=http://127.0.0.1:8080/v1 MODEL=name VENDOR=llamacpp)
+	@test -n "$(UPSTREAM)" -a -n "$(MODEL)" || (echo "make test-model UPSTREAM=http://127.0.0.1:8080/v1 MODEL=my-model [VENDOR=llamacpp]"; exit 1)
+	@SLUICE_UPSTREAM="$(UPSTREAM)" SLUICE_MODEL="$(MODEL)" SLUICE_VENDOR="$(VENDOR)" \
+	  $(GO) test -count=1 -timeout 20m -v -run '^TestModelServer$$' ./bench/system
 
 sim: build ## SEEDS (200) seeded worlds of sidecar lease machines and the ledger; a failing one is named with its replay
 	@bin/bench sim --seeds $(SEEDS)

@@ -16,7 +16,7 @@ import (
 )
 
 // What users of systems of this kind report as broken, each by its number in the list of field reports. F13 is
-// relay.TestHeartbeat: it needs minutes of a clock that a test can hold.
+// TestLongSilence of bench/system: it needs minutes of a clock that a test can hold.
 
 const (
 	streamHead = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"

@@ -245,7 +245,7 @@ func (g *Gateway) try(f *flow, d *exchange.Deployment, call adapter.Call) *excha
 	start, number := time.Now(), len(f.tried)+1
 	f.target = d
 	f.req.InputEstimate = g.inputOf(f)
-	up := relay.Upstream{BaseURL: d.BaseURL, Timeouts: f.alias.Timeouts, Lefts: len(d.Pools) > 0}
+	up := relay.Upstream{BaseURL: d.BaseURL, Timeouts: f.alias.Timeouts, Lefts: len(d.Pools) > 0, Waiting: f.began}
 	ad, _ := g.adapterFor(f, d)
 	open := func() (*relay.Answer, *exchange.Failure) {
 		return g.Relay.Open(&f.cancel, up, call, f.req.Stream, ad, &f.req,
@@ -294,6 +294,14 @@ func (g *Gateway) stream(f *flow, ans *relay.Answer, number int, start time.Time
 	s.OnEnd = func(o relay.Outcome) {
 		g.Metrics.OpenStreams.Dec()
 		g.Route.Report(time.Now(), d.ID, o.Failure)
+		if o.Failure != nil && o.Early { // a failed attempt, of which the caller has a beginning
+			ans.Usage = o.Usage
+			g.failRented(f, ans, o.Failure)
+			g.failed(f, d, number, start, ans, o.Failure)
+			g.release(f)
+			g.over(f)
+			return
+		}
 		u := g.known(f, o.Usage, o.Delivered)
 		e := ended{
 			d: d, number: number, start: start, ans: ans, usage: u, billed: true,

@@ -26,6 +26,7 @@ type Config struct {
 	EventBytesMax   int           // of one server-sent event; default 32 MiB
 	WriteWait       time.Duration // for one write to the caller; default 30 s
 	Heartbeat       time.Duration // silence towards the caller before a comment is sent; default 15 s
+	Patience        time.Duration // silence towards a stream's caller before it begins without a token; default 45 s
 	UserAgent       string        // default "sluice"
 }
 
@@ -38,6 +39,7 @@ func (c Config) withDefaults() Config {
 	orTime(&c.ConnAge, connAge)
 	orTime(&c.WriteWait, writeWait)
 	orTime(&c.Heartbeat, heartbeatEvery)
+	orTime(&c.Patience, patience)
 	if c.UserAgent == "" {
 		c.UserAgent = "sluice"
 	}

@@ -51,6 +51,10 @@ const (
 	writeWait = 30 * time.Second
 	// heartbeatEvery is after how much silence the caller is sent a comment.
 	heartbeatEvery = 15 * time.Second
+	// patience is after how much silence a stream becomes the caller's without a token. Load balancers cut at 60 s, and
+	// the default deadline for the first token, after which another deployment is tried, is 30 s. Behind it the caller
+	// sees keep-alives, and a failure is an error event.
+	patience = 45 * time.Second
 	// lateHeadWait is how long an answer is awaited whose request could not be sent to its end.
 	lateHeadWait = time.Second
 	// leftoverWait bounds the read that takes pending session tickets off an idle TLS connection.

@@ -15,6 +15,8 @@ type Upstream struct {
 	BaseURL  string
 	Timeouts exchange.Timeouts
 	Lefts    bool // read what the head says of the provider's limits
+	// Waiting is since when the caller has heard nothing; zero for the attempt's start.
+	Waiting time.Time
 }
 
 // Answer is what an attempt brought.
@@ -39,7 +41,9 @@ type Answer struct {
 
 // Open sends call and reads until it is known what the answer is: a failure, a complete body, or a stream whose first
 // real token has arrived. It blocks up to the deadlines of up; cancel ends it at once. Nothing has reached the caller
-// when it fails, so another attempt may follow.
+// when it fails, so another attempt may follow. A stream that has begun without a token is returned early when the
+// caller has heard nothing for Config.Patience: what stands between may cut a silent connection. It fails, if it does,
+// as a stream.
 //
 // The Answer is never nil; with a failure it tells only Status, UpstreamRequestID, Sent, Lefts and Usage. call and r are not
 // used any more after Open, except r by the adapter's stream. A Stream must be closed.
@@ -58,6 +62,11 @@ func (c *Client) Open(cancel *Canceller, up Upstream, call adapter.Call, stream 
 		c: c, cancel: cancel, target: t, lefts: up.Lefts, ans: ans,
 		dl: deadlines{t: timeoutsOf(up.Timeouts), start: time.Now(), token: stream},
 	}
+	a.patience = up.Waiting
+	if a.patience.IsZero() {
+		a.patience = a.dl.start
+	}
+	a.patience = a.patience.Add(c.cfg.Patience)
 	if f := a.send(&call); f != nil {
 		return ans, f
 	}
@@ -175,7 +184,7 @@ func (a *attempt) synthesise(s *Stream, body []byte, ad adapter.Adapter, r *exch
 		s.st = face.Translate(r, s.st)
 	}
 	s.replayed = true
-	if f := s.hold(); f != nil {
+	if f := s.hold(a.patience); f != nil {
 		s.release()
 		return f
 	}

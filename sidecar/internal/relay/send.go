@@ -19,10 +19,12 @@ type attempt struct {
 	cancel *Canceller
 	target *target
 	lefts  bool // Upstream.Lefts
-	dl     deadlines
-	k      *conn
-	b      *body // once the head has been read
-	ans    *Answer
+	// patience is when a stream without a token becomes the caller's.
+	patience time.Time
+	dl       deadlines
+	k        *conn
+	b        *body // once the head has been read
+	ans      *Answer
 }
 
 // send opens or reuses a connection and sends the request. A connection that broke before it accepted a byte is

@@ -57,7 +57,7 @@ func (a *attempt) openStream(h *fasthttp.ResponseHeader, src source, b *body, ad
 // begin starts to translate a stream and holds it back until it is one.
 func (a *attempt) begin(s *Stream, ad adapter.Adapter, r *exchange.Request, note adapter.Annotate) *exchange.Failure {
 	s.st = ad.Stream(r, note)
-	f := s.hold()
+	f := s.hold(a.patience)
 	if f != nil {
 		s.body.abort()
 		s.release()

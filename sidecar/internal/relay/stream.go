@@ -16,7 +16,7 @@ type Status uint8
 // The ways.
 const (
 	StatusOK        Status = iota + 1
-	StatusPartial          // it broke after real tokens; the caller was told
+	StatusPartial          // it broke once it was the caller's, who was told
 	StatusCancelled        // the caller left
 	StatusFailed           // it broke through a fault of ours
 )
@@ -29,6 +29,7 @@ type Outcome struct {
 	Delivered  adapter.Delivered
 	Duration   time.Duration
 	FirstToken time.Duration
+	Early      bool // it ended before the first real token: the caller had nothing but signs of life
 }
 
 // WriteDeadliner is the caller's connection as far as the stream needs it. A *fasthttp.RequestCtx is best: fasthttp
@@ -61,6 +62,7 @@ type Stream struct {
 	box      *[]byte // holds out, while there is any
 	out      []byte  // translated, not yet written
 	off      int     // of out, for Read
+	early    bool    // no real token yet, though the caller has the stream: it was silent for too long
 	events   int64
 	eof      bool // the provider's body has ended
 	replayed bool // made of a complete answer: there are no events
@@ -128,8 +130,13 @@ func (s *Stream) event(ev *sse.Event) (turn, *exchange.Failure) {
 	return turnEvent, nil
 }
 
-// hold reads up to the first real token, or to the end of a stream that has none. The caller sees nothing meanwhile.
-func (s *Stream) hold() *exchange.Failure {
+// hold reads up to the first real token, or to the end of a stream that has none. The caller sees nothing meanwhile, but
+// not beyond patience: then the stream becomes the caller's as it is, and early.
+func (s *Stream) hold(patience time.Time) *exchange.Failure {
+	if s.src == source(s.body) { // a decoder cannot be left in mid-event
+		s.body.beater, s.body.beatAt = impatient{}, patience
+		defer func() { s.body.beater = nil }()
+	}
 	for {
 		t, f := s.step(true)
 		switch t {
@@ -144,6 +151,9 @@ func (s *Stream) hold() *exchange.Failure {
 		case turnReal:
 			s.token()
 			return nil
+		case turnWait:
+			s.early = true
+			return nil
 		}
 		if len(s.out) > heldBytesMax {
 			return fail(exchange.FailInvalid, "the provider sent much, but no token")
@@ -151,8 +161,14 @@ func (s *Stream) hold() *exchange.Failure {
 	}
 }
 
+// impatient is a beater that ends the wait.
+type impatient struct{}
+
+func (impatient) beat(time.Time) error { return errNoBytes }
+
 // token notes that the first real token is there: the idle deadline takes over.
 func (s *Stream) token() {
+	s.early = false
 	s.firstToken = time.Since(s.start)
 	s.ans.FirstToken = s.firstToken
 	s.body.dl.token, s.body.dl.idle = false, true
@@ -184,6 +200,9 @@ func (s *Stream) advance() {
 		if t == turnEnd {
 			f = s.end()
 		}
+		if s.early && f == nil && (t == turnReal || t == turnEnd) {
+			s.token()
+		}
 		if f != nil {
 			s.breakOff(f)
 			return
@@ -197,7 +216,7 @@ func (s *Stream) advance() {
 	}
 }
 
-// breakOff ends a stream that broke after real tokens. The caller is told, unless it is the caller who left.
+// breakOff ends a stream that broke once it was the caller's. The caller is told, unless it is the caller who left.
 func (s *Stream) breakOff(f *exchange.Failure) {
 	s.body.abort()
 	if f.Kind == exchange.FailCancelled {
@@ -228,7 +247,7 @@ func (s *Stream) settle(status Status, f *exchange.Failure) {
 	}
 	s.OnEnd(Outcome{
 		Status: status, Failure: f, Usage: s.st.Usage(), Delivered: s.st.Delivered(),
-		Duration: time.Since(s.start), FirstToken: s.firstToken,
+		Duration: time.Since(s.start), FirstToken: s.firstToken, Early: s.early,
 	})
 }
 
@@ -241,7 +260,10 @@ func (s *Stream) WriteTo(w io.Writer) (int64, error) {
 	fine := false
 	defer s.guard(&fine)
 	s.w = w
-	s.body.beater, s.body.beatAt = s, time.Now().Add(s.c.cfg.Heartbeat)
+	s.body.beater, s.body.beatAt = s, time.Now()
+	if !s.early {
+		s.body.beatAt = s.body.beatAt.Add(s.c.cfg.Heartbeat)
+	}
 	var n int64
 	for s.err == nil {
 		s.advance()
