@@ -20,7 +20,7 @@ func TestHostile(t *testing.T) {
 	used := func(usage string) string { return `data: {"id":"c","choices":[],"usage":` + usage + "}\n\n" }
 	calls := func(list string) string { return chunkOf(`"tool_calls":[`+list+`]`, "") }
 	whole := func(choice, usage string) string {
-		return asJSON + `{"id":"c","choices":[` + choice + `],"usage":` + usage + `}`
+		return asJSON + `{"id":"c","object":"chat.completion","choices":[` + choice + `],"usage":` + usage + `}`
 	}
 	text := chunkOf(`"role":"assistant","content":"Hé"`, "")
 	sum := used(`{"prompt_tokens":5,"completion_tokens":2,"total_tokens":7}`)
