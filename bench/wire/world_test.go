@@ -81,7 +81,8 @@ func deploymentOf(f *fixture, d *dialect) deployment {
 		return deployment{"azure", "fx-model", `, api_version: "2024-10-21"`, plainSecret}
 	case "bedrock":
 		if strings.HasPrefix(f.API, "invoke") {
-			return deployment{"bedrock", "anthropic.claude-sonnet-4-5-v1:0", ", region: us-east-1", plainSecret}
+			// The name does not tell that it is Claude.
+			return deployment{"bedrock", "arn:aws:bedrock:us-east-1:1:application-inference-profile/x", ", region: us-east-1, base_model: anthropic.claude-sonnet-4-5-v1:0", plainSecret}
 		}
 		return deployment{"bedrock", "amazon.nova-pro-v1:0", ", region: us-east-1", plainSecret}
 	case "compat":

@@ -31,7 +31,7 @@ const (
 	tokensMax   = 100_000_000
 	alertsMax   = 16
 
-	stepsMax        = 16                // steps of a price
-	timesMax        = 16                // service tiers, speeds or geographies of a price
-	timesMost       = 1_000_000_000_000 // what one of them costs, billionths of the price: a thousand times
+	stepsMax  = 16                // steps of a price
+	timesMax  = 16                // service tiers, speeds or geographies of a price
+	timesMost = 1_000_000_000_000 // what one of them costs, billionths of the price: a thousand times
 )

@@ -42,7 +42,8 @@ func TestParseOrgGivesCanonicalObjects(t *testing.T) {
 		"price/2026-10": `{"valid_from":"2026-10-01T00:00:00Z","per_million_usd":{"mid":{"input":3,"cache_read":3,` +
 			`"cache_write_5m":3,"cache_write_1h":3,"output":12}}}`,
 		"price/2026-11": `{"valid_from":"2026-11-01T00:00:00Z","per_million_usd":{` +
-			`"claude":{"input":3,"cache_read":0.3,"cache_write_5m":3.75,"cache_write_1h":6,"output":15},` +
+			`"claude":{"input":3,"cache_read":0.3,"cache_write_5m":3.75,"cache_write_1h":6,"output":15,` +
+			`"image_output":30,"speeds":{"fast":6},"inference_geo":{"us":1.1}},` +
 			`"embed":{"input":0.02,"cache_read":0.02,"cache_write_5m":0.02,"cache_write_1h":0.02,"output":0},` +
 			`"long":{"input":1.25,"cache_read":0.125,"cache_write_5m":1.25,"cache_write_1h":1.25,"output":10,` +
 			`"audio_input":40,"audio_output":80.5,"image_input":5,"per_call_usd":{"web_search":0.01},` +
@@ -52,7 +53,7 @@ func TestParseOrgGivesCanonicalObjects(t *testing.T) {
 			`"mid":{"input":2,"cache_read":0.2,"cache_write_5m":2.5,"cache_write_1h":4,"output":10}}}`,
 		"credential/openai-main": `{"provider":"openai"}`,
 		"deployment/claude-mid": `{"provider":"anthropic","base_url":"https://api.anthropic.com/v1",` +
-			`"model":"claude-mid-2026","credential":"anthropic-main","price":"claude"}`,
+			`"model":"claude-mid-2026","base_model":"claude-sonnet-4-5","credential":"anthropic-main","price":"claude"}`,
 		"alias/chat-small": `{"targets":[{"deployment":"local","priority":1,"weight":1}],` +
 			`"timeouts":{"connect":"2s","first_token":"30s","idle":"30s","total":"10m"},` +
 			`"max_attempts":3,"default_max_output":1024,"reserve":"p95"}`,
