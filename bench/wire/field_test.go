@@ -165,7 +165,7 @@ func (f *field) frames(t *testing.T) {
 	}
 	// In step: the next event is sent only once the caller has this one.
 	seen := make(chan bool)
-	f.p.will("f2", play{script: func(c net.Conn) {
+	f.p.will("f2", play{script: func(c net.Conn) { // it ends the connection, and says so: a request may be on its way
 		_, _ = io.WriteString(c, streamHead+"Connection: close\r\n"+chunkedTE+chunk(lines(data[:1])))
 		for _, d := range data[1:4] {
 			for _, b := range []byte(chunk(lines([]string{d}))) {
