@@ -34,7 +34,8 @@ func pricesCommand(c *console) *cobra.Command {
 		Use: "import FILE", Short: "Read LiteLLM's or models.dev's table; shows what would change", Args: cobra.ExactArgs(1),
 		Long: "Read model prices out of LiteLLM's model_prices_and_context_window.json or the api.json of models.dev, a file on\n" +
 			"this machine. Shows the difference to the prices in force and the entry for org.yaml; --apply adds it. All that the\n" +
-			"table says and the entry does not is listed on standard error. Prices that are not found stay as they are.\n\n" +
+			"table says and the entry does not is listed on standard error. An entry is replaced whole: what the\n" +
+			"table does not say of its model is gone. Entries whose model is not found stay as they are.\n\n" +
 			"Without --map the model of each deployment is looked for.",
 		Example: "  quotad prices import prices.json --id 2026-12 --valid-from 2026-12-01 > entry.yaml\n" +
 			"  quotad prices import prices.json --map mid=gpt-5.2 --map claude=claude-sonnet-5 --apply",
