@@ -32,7 +32,7 @@ func command() *cobra.Command {
 	values := map[string]*string{}
 	cmd := &cobra.Command{
 		Use:           "sidecar",
-		Short:         "Sluice's data plane: speaks the OpenAI dialect on localhost, within leases from quotad",
+		Short:         "Sluice's data plane: speaks the OpenAI and Anthropic dialects on localhost, within leases from quotad",
 		Args:          cobra.NoArgs,
 		Version:       build(),
 		SilenceUsage:  true,
