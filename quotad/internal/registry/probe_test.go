@@ -23,6 +23,7 @@ type fact struct {
 	optional bool            // without it, the file was good
 	defs     map[string]bool // what then stood in its place, as JSON
 	allowed  map[string]bool // what may stand there: words, or a range
+	asked    bool            // allowed is known
 }
 
 func newFact() *fact { return &fact{defs: map[string]bool{}, allowed: map[string]bool{}} }
@@ -76,7 +77,10 @@ func (p *prober) ask(n *yaml.Node, place, path []string) {
 			p.ask(n.Content[i+1], under, with(path, k))
 		}
 	case yaml.ScalarNode:
-		maps.Copy(p.fact(place).allowed, p.bounds(n))
+		if f := p.fact(place); !f.asked { // bounds are the same wherever a key stands
+			f.asked = true
+			maps.Copy(f.allowed, p.bounds(n))
+		}
 	}
 }
 
@@ -237,9 +241,15 @@ func (f *fact) differs(r row) (out []string) {
 			}
 			continue
 		}
-		for word := range strings.SplitSeq(allowed, ", ") {
+		words := strings.Split(allowed, ", ")
+		for _, word := range words {
 			if !strings.Contains(r.values, "`"+word+"`") {
 				out = append(out, fmt.Sprintf("%s is allowed, but the page says %q", word, r.values))
+			}
+		}
+		for _, said := range quoted.FindAllStringSubmatch(r.values, -1) {
+			if !slices.Contains(words, said[1]) {
+				out = append(out, fmt.Sprintf("%s is not allowed, but the page says %q", said[1], r.values))
 			}
 		}
 	}
