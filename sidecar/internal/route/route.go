@@ -17,13 +17,12 @@ type Query struct {
 	Account   string // the caller's provider account
 	DataClass string
 	Needs     []string // capabilities beyond the alias's own
-	MinWindow int64    // tokens of context the request needs, 0 when unknown
 }
 
 // Exclusion says why a target of the alias may not serve a request.
 type Exclusion struct {
 	Deployment string
-	Reason     string // account, data_class, context_window, or the missing capability
+	Reason     string // account, data_class, or the missing capability
 }
 
 // Candidates lists the targets that may serve the request, and why the others may not.
@@ -44,9 +43,6 @@ func excluded(q Query, d *exchange.Deployment) string {
 	}
 	if len(d.DataClasses) > 0 && q.DataClass != "" && !slices.Contains(d.DataClasses, q.DataClass) {
 		return "data_class"
-	}
-	if d.ContextTokens > 0 && q.MinWindow > d.ContextTokens {
-		return "context_window"
 	}
 	// A deployment that lists no capabilities is taken to have them all: the list is opt-in.
 	if len(d.Capabilities) == 0 {

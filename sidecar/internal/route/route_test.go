@@ -66,10 +66,10 @@ func TestRest(t *testing.T) {
 
 func TestCandidates(t *testing.T) {
 	d := &exchange.Deployment{
-		ID: "d", Account: "bu", DataClasses: []string{"public"}, ContextTokens: 1000, Capabilities: []string{"tools"},
+		ID: "d", Account: "bu", DataClasses: []string{"public"}, Capabilities: []string{"tools"},
 	}
 	alias := &exchange.Alias{Targets: []exchange.Target{{Deployment: d}}}
-	good := Query{Alias: alias, Account: "bu", DataClass: "public", Needs: []string{"tools"}, MinWindow: 1000}
+	good := Query{Alias: alias, Account: "bu", DataClass: "public", Needs: []string{"tools"}}
 	for name, c := range map[string]struct {
 		change func(*Query)
 		reason string
@@ -77,7 +77,6 @@ func TestCandidates(t *testing.T) {
 		"fits":             {func(*Query) {}, ""},
 		"another account":  {func(q *Query) { q.Account = "" }, "account"},
 		"data class":       {func(q *Query) { q.DataClass = "internal" }, "data_class"},
-		"window":           {func(q *Query) { q.MinWindow = 1001 }, "context_window"},
 		"capability":       {func(q *Query) { q.Needs = []string{"vision"} }, "vision"},
 		"no class, no bar": {func(q *Query) { q.DataClass = "" }, ""},
 	} {
