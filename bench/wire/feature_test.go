@@ -207,7 +207,8 @@ func describe(t *testing.T, all []map[string]verdict) string {
 		"- **yes**: the server is asked for it. **own**: in the caller's own words, byte for byte but for the model's name.\n" +
 		"- **no**: refused with 400 naming the member, unless the alias has it in `allow_dropped`. Another deployment of the alias may take it.\n" +
 		"- **here**: answered by the sidecar, as an estimate.\n\n" +
-		"Whether a model can do what its server is asked for is the model's affair: `capabilities` of a deployment say it.\n\n")
+		"Whether a model can do what its server is asked for is the model's affair: `capabilities` of a deployment say it. How each is\n" +
+		"written in org.yaml: [org.md](org.md#deployments).\n\n")
 	for half := range slices.Chunk(indexes(len(servers())), 10) {
 		y.WriteString("| |")
 		for _, i := range half {
