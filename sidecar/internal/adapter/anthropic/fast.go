@@ -1,6 +1,10 @@
 package anthropic
 
-import "bytes"
+import (
+	"bytes"
+
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
+)
 
 // Nearly all events of a stream are deltas of one of three kinds, in one spelling. Those are recognised byte by byte
 // and their text is copied as it is, still escaped. Whatever looks only a little different goes the long way.
@@ -55,8 +59,9 @@ func readPiece(data []byte) (p piece, ok bool) {
 		return p, false
 	}
 	p.from = at
-	p.to, p.size, ok = scanString(data, at)
-	return p, ok && closes(data[p.to+1:])
+	to, size := adapter.TextEnd(data, at)
+	p.to, p.size = to, int64(size)
+	return p, to >= 0 && closes(data[to+1:])
 }
 
 // fast translates an ordinary delta. ok is false, and nothing was done, when data is anything else.

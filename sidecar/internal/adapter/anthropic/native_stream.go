@@ -127,9 +127,9 @@ func (s *nativeStream) flush(dst []byte) []byte {
 // begins takes the start of a block. What the provider's own tools found is as good as a token to who waits.
 func (s *nativeStream) begins(b gjson.Result) bool {
 	kind := b.Get("type").Str
-	n := textSize(adapter.Inside(b.Get("text"))) + textSize(adapter.Inside(b.Get("thinking")))
+	n := textSize(b.Get("text")) + textSize(b.Get("thinking"))
 	if strings.HasSuffix(kind, "tool_use") {
-		n += textSize(adapter.Inside(b.Get("name")))
+		n += textSize(b.Get("name"))
 		if input := adapter.Compact(b.Get("input")); input != "{}" {
 			n += int64(len(input))
 		}
@@ -142,10 +142,18 @@ func (s *nativeStream) begins(b gjson.Result) bool {
 func (s *nativeStream) says(d gjson.Result) bool {
 	n := int64(0)
 	for _, name := range [...]string{"text", "thinking", "partial_json", "content"} {
-		n += textSize(adapter.Inside(d.Get(name)))
+		n += textSize(d.Get(name))
 	}
 	s.delivered += n
 	return n > 0
+}
+
+// textSize is how many bytes the text v has, 0 for what is none.
+func textSize(v gjson.Result) int64 {
+	if v.Type != gjson.String {
+		return 0
+	}
+	return int64(len(v.Str))
 }
 
 // End implements adapter.Stream. A stream that gave its stop reason is complete even if it lacks message_stop, which
