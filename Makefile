@@ -2,7 +2,7 @@
 GO       ?= go
 TOOL      = $(GO) tool -modfile=tools/go.mod
 LINT      = $(GO) tool -modfile=tools/lint/go.mod
-FUZZTIME ?= 10s
+FUZZTIME ?= 10m
 SEEDS    ?= 200
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 DEVFLAGS  = $(OFFSET:%=-offset %) -upstream "$(UPSTREAM)" -model "$(MODEL)"
@@ -36,7 +36,7 @@ test-system: build ## the long whole-system suite with real processes
 test-wire: ## every recorded provider answer through real processes, for callers of every dialect, and docs/providers.md
 	@$(GO) test -count=1 -timeout 10m ./bench/wire
 
-test-sdk: ## unmodified SDKs against a running sidecar: Go, and Node and Python where they are installed
+test-sdk: ## unmodified SDKs against a running sidecar, and docs/sdks.md against what passed: Go; Node and Python where installed
 	@bench/sdk/run
 
 test-model: ## a model server of your own behind real processes, and what was seen (UPSTREAM=http://127.0.0.1:8080/v1 MODEL=name VENDOR=llamacpp)
@@ -56,7 +56,7 @@ bench-quota: build ## lease operations a second, latencies, failover, start: quo
 bench-relay: build ## what the relay does with one chunk, in ns and allocations, beside a plain loop of the recipe (RELAYFLAGS="--rounds 1000")
 	@bin/bench relay $(RELAYFLAGS)
 
-fuzz: ## every fuzz target for FUZZTIME (10s)
+fuzz: ## every fuzz target for FUZZTIME (10m each: hours)
 	@for p in $$($(GO) list ./...); do \
 	  for f in $$($(GO) test -list '^Fuzz' $$p | grep '^Fuzz' || true); do \
 	    echo "$$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$p || exit 1; done; done

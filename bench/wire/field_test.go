@@ -166,7 +166,7 @@ func (f *field) frames(t *testing.T) {
 	// In step: the next event is sent only once the caller has this one.
 	seen := make(chan bool)
 	f.p.will("f2", play{script: func(c net.Conn) {
-		_, _ = io.WriteString(c, streamHead+chunkedTE+chunk(lines(data[:1])))
+		_, _ = io.WriteString(c, streamHead+"Connection: close\r\n"+chunkedTE+chunk(lines(data[:1])))
 		for _, d := range data[1:4] {
 			for _, b := range []byte(chunk(lines([]string{d}))) {
 				_, _ = c.Write([]byte{b})

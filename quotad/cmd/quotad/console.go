@@ -118,6 +118,10 @@ const (
 	askWait = 30 * time.Second
 	// leadersMax is how often the leader that a refusal names is asked: one that hands over names the next.
 	leadersMax = 3
+	// leaderWait is how long a verb asks again what a cluster without a leader did not do: one is elected in two seconds.
+	leaderWait = 5 * time.Second
+	// leaderAskEvery is how often.
+	leaderAskEvery = 200 * time.Millisecond
 )
 
 // ask makes one call, of the leader where that is needed.
@@ -137,10 +141,12 @@ func ask[Req, Resp any](ctx context.Context, c *console,
 	return resp.Msg, nil
 }
 
-// onLeader calls a node, and the leader that its refusal names.
+// onLeader calls a node, and the leader that its refusal names. What was not done for want of a leader is asked again.
 func (c *console) onLeader(ctx context.Context, call func(adminv1connect.AdminServiceClient) error) error {
+	waiting, cancel := context.WithTimeout(ctx, leaderWait)
+	defer cancel()
 	addr := c.addr
-	for tries := 0; ; tries++ {
+	for tries := 0; ; {
 		client, err := c.client(addr)
 		if err != nil {
 			return err
@@ -151,10 +157,25 @@ func (c *console) onLeader(ctx context.Context, call func(adminv1connect.AdminSe
 			return err
 		}
 		leader := ce.Meta().Get(api.LeaderHeader)
-		if leader == "" || tries == leadersMax {
+		switch {
+		case leader != "" && tries < leadersMax:
+			addr = leader
+			tries++
+		case ce.Code() == connect.CodeUnavailable && ce.Meta().Get(api.RetryHeader) != "" && wait(waiting, leaderAskEvery):
+			addr, tries = c.addr, 0
+		default:
 			return c.explainCall(ctx, addr, ce)
 		}
-		addr = leader
+	}
+}
+
+// wait reports whether a time has passed before ctx ended.
+func wait(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
 	}
 }
 

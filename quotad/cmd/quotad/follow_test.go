@@ -95,6 +95,31 @@ func TestFollowsTheLeader(t *testing.T) {
 	}
 }
 
+// electing is a cluster that has no leader at first.
+type electing struct {
+	adminv1connect.UnimplementedAdminServiceHandler
+	calls atomic.Int64
+}
+
+func (e *electing) ListKeys(context.Context, *connect.Request[adminv1.ListKeysRequest]) (*connect.Response[adminv1.ListKeysResponse], error) {
+	if e.calls.Add(1) == 1 {
+		none := connect.NewError(connect.CodeUnavailable, errors.New("no leader at present: nothing was done, try again"))
+		none.Meta().Set(api.RetryHeader, "1")
+		return nil, none
+	}
+	return connect.NewResponse(&adminv1.ListKeysResponse{Keys: []*adminv1.KeyInfo{{Id: "elected"}}}), nil
+}
+
+func TestVerbsWaitForALeader(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.Handle(adminv1connect.NewAdminServiceHandler(&electing{}))
+	srv := httptest.NewServer(mux)
+	t.Cleanup(srv.Close)
+	if out, err := listKeys("--addr", srv.Listener.Addr().String()); err != nil || !strings.Contains(out, "elected") {
+		t.Errorf("%q, %v", out, err)
+	}
+}
+
 // handingOver is a leader that is to be removed: the next one is not ready at first.
 type handingOver struct {
 	adminv1connect.UnimplementedAdminServiceHandler

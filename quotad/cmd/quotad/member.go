@@ -151,13 +151,8 @@ func (c *console) remove(ctx context.Context, req *adminv1.RemoveMemberRequest) 
 	defer cancel()
 	for {
 		m, err := ask(ctx, c, adminv1connect.AdminServiceClient.RemoveMember, req)
-		if connect.CodeOf(err) != connect.CodeUnavailable || !errors.As(err, new(refusal)) {
+		if connect.CodeOf(err) != connect.CodeUnavailable || !errors.As(err, new(refusal)) || !wait(waiting, memberLookEvery) {
 			return m, err
-		}
-		select {
-		case <-waiting.Done():
-			return m, err
-		case <-time.After(memberLookEvery):
 		}
 	}
 }

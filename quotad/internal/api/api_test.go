@@ -346,6 +346,9 @@ func TestFaultsOfTheReplica(t *testing.T) {
 			if e.Code() != tc.code || !strings.Contains(e.Message(), tc.want) || e.Meta().Get(LeaderHeader) != tc.leader {
 				t.Errorf("got %v %q, leader %q", e.Code(), e.Message(), e.Meta().Get(LeaderHeader))
 			}
+			if again := e.Meta().Get(RetryHeader) != ""; again != strings.HasSuffix(e.Message(), "nothing was done, try again") {
+				t.Errorf("%s: asked again %v", e.Message(), again)
+			}
 		})
 	}
 }

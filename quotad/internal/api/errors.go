@@ -14,6 +14,9 @@ import (
 // LeaderHeader carries the admin address of the leader on a follower's refusal, so that a client can follow it.
 const LeaderHeader = "Sluice-Leader"
 
+// RetryHeader (RFC 9110 10.2.3) stands on the refusal of what was not done: in so many seconds it may be asked again.
+const RetryHeader = "Retry-After"
+
 // failed turns a fault of the replica into a code. Only ErrUnknown leaves open whether something was done.
 func (s *Service) failed(err error) error {
 	var other replica.ErrNotLeader
@@ -30,13 +33,20 @@ func (s *Service) failed(err error) error {
 		return connect.NewError(connect.CodeUnavailable,
 			errors.New("leadership was lost while the call was under way: it may or may not have been done"))
 	case errors.Is(err, replica.ErrNoLeader), errors.Is(err, replica.ErrClosed):
-		return connect.NewError(connect.CodeUnavailable, errors.New("no leader at present: nothing was done, try again"))
+		return again(connect.CodeUnavailable, "no leader at present: nothing was done, try again")
 	case errors.Is(err, replica.ErrBusy):
-		return connect.NewError(connect.CodeResourceExhausted, errors.New("too many calls at once: nothing was done, try again"))
+		return again(connect.CodeResourceExhausted, "too many calls at once: nothing was done, try again")
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return connect.NewError(connect.CodeDeadlineExceeded, errors.New("no answer in time"))
 	}
 	return connect.NewError(connect.CodeInternal, err)
+}
+
+// again is the refusal of what was not done and may be asked again in a second.
+func again(code connect.Code, message string) error {
+	e := connect.NewError(code, errors.New(message))
+	e.Meta().Set(RetryHeader, "1")
+	return e
 }
 
 // refused turns a refusal of the configuration into a code; the message has a line for each problem.

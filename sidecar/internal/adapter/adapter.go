@@ -1,5 +1,7 @@
 // Package adapter states what a provider's dialect must do: turn the caller's request into the provider's and the
-// provider's answer into the caller's. Adapters work on bytes and own no connection, clock or goroutine.
+// provider's answer into the caller's. Adapters work on bytes and own no connection, clock or goroutine. It also holds what
+// several of them need; package prompt reads the chat requests, and package reply writes the answers, of those whose
+// providers speak no chat.
 package adapter
 
 import "github.com/sluice-gateway/sluice/sidecar/internal/exchange"

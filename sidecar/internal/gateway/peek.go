@@ -205,6 +205,11 @@ func peekMessages(r *exchange.Request, v gjson.Result) *badField {
 // peekMessage measures a message. Whatever is not known to be priced otherwise is counted as text by its raw size.
 func peekMessage(r *exchange.Request, m gjson.Result) {
 	m.ForEach(func(k, v gjson.Result) bool {
+		if k.Str == "images" && v.IsArray() { // that a model drew earlier
+			r.Vision = true
+			r.InputExtra += int64(len(v.Array())) * imageTokens
+			return true
+		}
 		if k.Str != "content" || !v.IsArray() {
 			r.InputBytes += int64(len(v.Raw))
 			return true

@@ -58,7 +58,7 @@ func peekItems(r *exchange.Request, v gjson.Result) *badField {
 			return false
 		}
 		r.Messages++
-		if item.Get("type").Str == "image_generation_call" { // that an earlier answer drew
+		if item.Get("type").Str == "image_generation_call" { // of a model's image, its data
 			r.Vision = true
 			r.InputExtra += imageTokens
 			return true

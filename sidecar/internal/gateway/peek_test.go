@@ -149,3 +149,18 @@ func TestDocumentsAreMeasured(t *testing.T) {
 		}
 	}
 }
+
+// TestDrawnImagesAreMeasured: an image that comes back in the history is taken for one, not for the text of its base64.
+func TestDrawnImagesAreMeasured(t *testing.T) {
+	data := strings.Repeat("QUJD", 10_000)
+	for name, r := range map[string]exchange.Request{
+		"chat": {Operation: exchange.Chat, Body: []byte(`{"model":"m","messages":[{"role":"assistant","content":"a","images":[{"image_url":{"url":"data:image/png;base64,` + data + `"}}]}]}`)},
+		"messages": {Operation: exchange.Chat, Dialect: exchange.MessagesDialect,
+			Native: []byte(`{"model":"m","max_tokens":1,"messages":[{"role":"assistant","content":[{"type":"image","source":{"type":"base64","data":"` + data + `"}}]}]}`)},
+		"responses": {Operation: exchange.Chat, Dialect: exchange.ResponsesDialect, Native: []byte(`{"model":"m","input":[{"type":"image_generation_call","result":"` + data + `"}]}`)},
+	} {
+		if bad := peek(&r); bad != nil || r.InputExtra != imageTokens || r.InputBytes > 100 || !r.Vision {
+			t.Errorf("%s: %+v, %d tokens, %d bytes, vision %v", name, bad, r.InputExtra, r.InputBytes, r.Vision)
+		}
+	}
+}

@@ -23,7 +23,7 @@ type got struct {
 func (g got) String() string { return fmt.Sprintf("%q=%q bare=%v", g.name, g.data, g.bare) }
 
 func play(r *Reader, chunks ...[]byte) ([]got, error) {
-	return readertest.Play(r, func(ev Event) got { return got{string(ev.Name), string(ev.Data), ev.Bare} }, chunks...)
+	return readertest.Play(r, func(ev *Event) got { return got{string(ev.Name), string(ev.Data), ev.Bare} }, chunks...)
 }
 
 // model reads a whole stream the slow and obvious way.

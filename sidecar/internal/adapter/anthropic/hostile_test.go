@@ -8,8 +8,19 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/sluice-gateway/sluice/sidecar/internal/adaptertest"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
+
+// playEvents sends the events of a stream, cut in every way, and relays them.
+func playEvents(t *testing.T, check func(t *testing.T, got adaptertest.Relayed), events ...string) {
+	t.Helper()
+	raw := "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: " + strings.Join(events, "\n\ndata: ") + "\n\n"
+	adaptertest.Cut(t, []byte(raw), func(t *testing.T, pieces ...[]byte) {
+		t.Helper()
+		check(t, adaptertest.Relay(t, New(), &exchange.Deployment{Model: "claude-fx-5"}, chat(true), pieces...))
+	})
+}
 
 // TestHostile: what servers may send that only speak like Anthropic's. Nothing of it may be lost, and nothing made up.
 func TestHostile(t *testing.T) {
@@ -22,28 +33,30 @@ func TestHostile(t *testing.T) {
 	ends := func(usage string) string {
 		return `{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":` + usage + `}`
 	}
-	said := seen{content: ptr("Helé\n"), finish: "stop"}
-	used := exchange.Tokens{Input: 9, Output: 4}
-	called := func(c ...wantCall) seen { return seen{content: ptr(""), calls: c, finish: "tool_calls"} }
-	made := wantCall{"call_1q5xkzirxdlfu", "tide", `{"a":1}`}
+	said := adaptertest.Choice{Content: "Helé\n", Finish: "stop"}
+	used, none := exchange.Tokens{Input: 9, Output: 4}, exchange.Tokens{Input: 40, Output: int64(len("Helé\n"))}
+	called := func(c ...adaptertest.Call) adaptertest.Choice {
+		return adaptertest.Choice{Calls: c, Finish: "tool_calls"}
+	}
+	made := adaptertest.Call{"call_1q5xkzirxdlfu", "tide", `{"a":1}`}
 	for name, c := range map[string]struct {
 		events []string
-		want   seen
+		want   adaptertest.Choice
 		used   exchange.Tokens
 	}{
 		"thinking between texts, a signature in pieces": {[]string{
 			evStart, begins("0", `{"type":"thinking","thinking":"","signature":""}`), delta("0", `"thinking_delta","thinking":"one"`),
 			delta("0", `"signature_delta","signature":"s1"`), delta("0", `"signature_delta","signature":"s2"`), evText,
 			evHello, begins("2", `{"type":"thinking","thinking":"two"}`), evEnd, evDone,
-		}, seen{content: ptr("Helé\n"), reasoning: "onetwo", finish: "stop"}, used},
+		}, adaptertest.Choice{Content: "Helé\n", Reasoning: "onetwo", Finish: "stop"}, used},
 		"usage as texts":            {[]string{evStart, evHello, ends(`{"output_tokens":"4"}`), evDone}, said, used},
 		"usage twice":               {[]string{evStart, evHello, ends(`{"output_tokens":2}`), ends(`{"output_tokens":4}`), evDone}, said, used},
 		"usage that ends in zeros":  {[]string{evStart, evHello, ends(`{"input_tokens":0,"output_tokens":4,"cache_read_input_tokens":0}`), evDone}, said, used},
 		"usage that begins in them": {[]string{strings.Replace(evStart, "9", "0", 1), evHello, ends(`{"input_tokens":9,"output_tokens":4}`), evDone}, said, used},
-		"usage below zero":          {[]string{evStart, evHello, ends(`{"input_tokens":-1,"output_tokens":-4}`), evDone}, said, guess.Tokens},
-		"usage beyond any window":   {[]string{evStart, evHello, ends(`{"output_tokens":1e300}`), evDone}, said, guess.Tokens},
-		"usage of words":            {[]string{evStart, evHello, ends(`{"input_tokens":true,"output_tokens":"many"}`), evDone}, said, guess.Tokens},
-		"usage that is a list":      {[]string{evStart, evHello, ends(`[4]`), evDone}, said, guess.Tokens},
+		"usage below zero":          {[]string{evStart, evHello, ends(`{"input_tokens":-1,"output_tokens":-4}`), evDone}, said, none},
+		"usage beyond any window":   {[]string{evStart, evHello, ends(`{"output_tokens":1e300}`), evDone}, said, none},
+		"usage of words":            {[]string{evStart, evHello, ends(`{"input_tokens":true,"output_tokens":"many"}`), evDone}, said, none},
+		"usage that is a list":      {[]string{evStart, evHello, ends(`[4]`), evDone}, said, none},
 		"no start of the message":   {[]string{evHello, ends(`{"input_tokens":9,"output_tokens":4}`), evDone}, said, used},
 		"no start of the block":     {[]string{evStart, evHello, evEnd}, said, used},
 		"the end of no block":       {[]string{evStart, `{"type":"content_block_stop","index":7}`, evHello, `{"type":"content_block_stop"}`, evEnd, evDone}, said, used},
@@ -55,33 +68,37 @@ func TestHostile(t *testing.T) {
 		}, said, used},
 		"numbers as texts": {[]string{
 			evStart, begins(`"1"`, `{"type":"tool_use","id":"t1","name":"tide","input":null}`), delta(`"1"`, `"input_json_delta","partial_json":"{}"`), evEnd, evDone,
-		}, called(wantCall{"t1", "tide", "{}"}), used},
+		}, called(adaptertest.Call{"t1", "tide", "{}"}), used},
 		"a call without an id": {[]string{
 			evStart, begins("0", `{"type":"tool_use","name":"tide"}`), delta("0", `"input_json_delta","partial_json":"{\"a\":1}"`), evEnd, evDone,
 		}, called(made), used},
-		"arguments as an object": {[]string{evStart, evTool, delta("1", `"input_json_delta","partial_json":{"a": "\n"}`), evEnd, evDone}, called(wantCall{"t1", "tide", `{"a":"\n"}`}), used},
+		"arguments as an object": {[]string{evStart, evTool, delta("1", `"input_json_delta","partial_json":{"a": "\n"}`), evEnd, evDone}, called(adaptertest.Call{"t1", "tide", `{"a":"\n"}`}), used},
 		"arguments as a text in the start": {[]string{
 			evStart, strings.Replace(evTool, `"input":{}`, `"input":"{\"a\":1}"`, 1), evEnd, evDone,
-		}, called(wantCall{"t1", "tide", `{"a":1}`}), used},
+		}, called(adaptertest.Call{"t1", "tide", `{"a":1}`}), used},
 		"an error of null": {[]string{evStart, strings.Replace(evHello, "{", `{"error":null,`, 1), evEnd, evDone}, said, used},
 	} {
 		t.Run(name, func(t *testing.T) {
-			body := events(c.events...)
-			for _, size := range []int{len(body), 1} {
-				got, u, f := runStream(t, body, size)
-				if f != nil {
-					t.Fatalf("%+v", f)
+			playEvents(t, func(t *testing.T, p adaptertest.Relayed) {
+				if p.Failure != nil {
+					t.Fatalf("%+v", p.Failure)
 				}
-				if got.content == nil || *got.content != *c.want.content || got.reasoning != c.want.reasoning || got.finish != c.want.finish ||
-					!slices.Equal(got.calls, c.want.calls) || u.Tokens != c.used {
-					t.Errorf("%+v, usage %+v", got, u)
+				s := adaptertest.ReadStream(t, p.Body, true)
+				if n := p.Outcome.Delivered.Bytes; s.Text != n {
+					t.Errorf("%d bytes of text arrived, %d were counted", s.Text, n)
 				}
-			}
+				if got := s.First(); got.Null || got.Content != c.want.Content || got.Reasoning != c.want.Reasoning || got.Finish != c.want.Finish ||
+					!slices.Equal(got.Calls, c.want.Calls) || p.Usage.Tokens != c.used {
+					t.Errorf("%+v, usage %+v", got, p.Usage)
+				}
+			}, c.events...)
 		})
 	}
-	if _, _, f := runStream(t, events(evStart, evText, delta("0", `"input_json_delta","partial_json":"{}"`), evEnd, evDone), 1); f == nil || f.Kind != exchange.FailInvalid {
-		t.Errorf("arguments of no call are lost: %+v", f)
-	}
+	playEvents(t, func(t *testing.T, p adaptertest.Relayed) {
+		if p.Failure == nil || p.Failure.Kind != exchange.FailInvalid {
+			t.Errorf("arguments of no call are lost: %+v", p.Failure)
+		}
+	}, evStart, evText, delta("0", `"input_json_delta","partial_json":"{}"`), evEnd, evDone)
 }
 
 // TestHostileAnswers is the same of answers that come whole.

@@ -50,6 +50,9 @@ func (t *translation) placeLater() {
 // parts adds a message's parts to a turn.
 func (t *translation) parts(role string, m *prompt.Message) *exchange.Failure {
 	for i := range m.Parts {
+		if f := t.Undrawn(&m.Parts[i]); f != nil {
+			return f
+		}
 		b, f := t.appendPart(t.turns.Begin(role), &m.Parts[i])
 		if f != nil {
 			return f

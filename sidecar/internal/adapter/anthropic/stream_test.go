@@ -251,14 +251,17 @@ func FuzzEvent(f *testing.F) {
 		f.Add([]byte(evTool), []byte(ev))
 	}
 	f.Add([]byte(evTool), []byte(`{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"{\"a"}}`))
+	f.Add([]byte(""), []byte(`{"type":"content_block_start","content_block":{"type":"tool_use"}}`)) // a call that says nothing
 	f.Fuzz(func(t *testing.T, one, two []byte) {
 		st := newStream(chat(true), note)
 		var out []byte
 		for _, ev := range [][]byte{one, two} {
-			before := len(out)
+			before, was := len(out), st.Delivered()
 			next, p := st.Event(out, nil, ev)
-			if p.Real && len(next) == before || p.Failure != nil && len(next) > before && !bytes.Contains(ev, []byte("\n")) {
-				t.Fatalf("%+v with %q", p, next[before:])
+			now := st.Delivered()
+			if p.Real != (now.Bytes > was.Bytes) || p.Real != (now.Pieces == was.Pieces+1) || p.Real && len(next) == before ||
+				p.Failure != nil && len(next) > before && !bytes.Contains(ev, []byte("\n")) {
+				t.Fatalf("%+v: %+v became %+v with %q", p, was, now, next[before:])
 			}
 			if out = next; p.Failure != nil {
 				break

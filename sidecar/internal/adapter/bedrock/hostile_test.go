@@ -6,6 +6,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/sluice-gateway/sluice/sidecar/internal/adaptertest"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
@@ -16,18 +17,18 @@ func TestHostile(t *testing.T) {
 	}
 	meter := func(usage string) event { return event{"metadata", `{"usage":` + usage + `}`} }
 	text, end := delta(0, `{"text":"Hé"}`), stopped("end_turn")
-	stated := exchange.Tokens{Input: 1, Output: 2}
+	stated, none := exchange.Tokens{Input: 1, Output: 2}, exchange.Tokens{Input: 40, Output: int64(len("Hé"))}
 	for name, c := range map[string]struct {
 		events             []event
 		content, reasoning string
-		calls              []wantCall
+		calls              []adaptertest.Call
 		used               exchange.Tokens
 	}{
 		"usage as texts":               {[]event{start, text, end, meter(`{"inputTokens":"1","outputTokens":"2"}`)}, "Hé", "", nil, stated},
-		"usage below zero":             {[]event{start, text, end, meter(`{"inputTokens":-1,"outputTokens":-2}`)}, "Hé", "", nil, guess},
-		"usage beyond any window":      {[]event{start, text, end, meter(`{"inputTokens":1,"outputTokens":1e30}`)}, "Hé", "", nil, guess},
-		"no usage":                     {[]event{start, text, end, meter(`null`)}, "Hé", "", nil, guess},
-		"no metadata":                  {[]event{start, text, end}, "Hé", "", nil, guess},
+		"usage below zero":             {[]event{start, text, end, meter(`{"inputTokens":-1,"outputTokens":-2}`)}, "Hé", "", nil, none},
+		"usage beyond any window":      {[]event{start, text, end, meter(`{"inputTokens":1,"outputTokens":1e30}`)}, "Hé", "", nil, none},
+		"no usage":                     {[]event{start, text, end, meter(`null`)}, "Hé", "", nil, none},
+		"no metadata":                  {[]event{start, text, end}, "Hé", "", nil, none},
 		"metadata before the end":      {[]event{start, text, metadata, end}, "Hé", "", nil, stated},
 		"more cached than it says":     {[]event{start, text, end, meter(`{"inputTokens":1,"outputTokens":2,"cacheReadInputTokens":-7,"cacheWriteInputTokens":3,"cacheDetails":[{"inputTokens":5,"ttl":"1h"},{"ttl":null}]}`)}, "Hé", "", nil, exchange.Tokens{Input: 1, Output: 2, CacheWrite1h: 5}},
 		"the end twice":                {[]event{start, text, end, end, metadata, metadata}, "Hé", "", nil, stated},
@@ -37,26 +38,30 @@ func TestHostile(t *testing.T) {
 		"a padding and nothing else":   {[]event{{"messageStart", ``}, text, {"contentBlockDelta", `{"p":"abcdefgh"}`}, {"contentBlockStop", `{"p":"a"}`}, end, metadata}, "Hé", "", nil, stated},
 		"deltas that are null":         {[]event{start, delta(0, `null`), delta(0, `{"text":null}`), delta(0, `{"reasoningContent":null}`), delta(0, `{"reasoningContent":{"text":null}}`), text, end, metadata}, "Hé", "", nil, stated},
 		"thinking between texts":       {[]event{start, delta(0, `{"reasoningContent":{"text":"one"}}`), delta(0, `{"reasoningContent":{"signature":"s1"}}`), delta(0, `{"reasoningContent":{"signature":"s2"}}`), delta(1, `{"text":"H"}`), delta(2, `{"reasoningContent":{"text":"two"}}`), delta(3, `{"text":"é"}`), end, metadata}, "Hé", "onetwo", nil, stated},
-		"a call without an id":         {[]event{start, call(`"name":"f"`), delta(1, `{"toolUse":{"input":"{}"}}`), end, metadata}, "", "", []wantCall{{"call_1s92hc4bjx7rc", "f", "{}"}}, stated},
-		"nothing between arguments":    {[]event{start, call(`"toolUseId":"t","name":"f"`), delta(1, `{"toolUse":{"input":"{"}}`), delta(1, `{"text":""}`), delta(1, `{"toolUse":{"input":null}}`), delta(1, `{"toolUse":{"input":"}"}}`), end, metadata}, "", "", []wantCall{{"t", "f", "{}"}}, stated},
-		"arguments as an object":       {[]event{start, call(`"toolUseId":"t","name":"f"`), delta(1, `{"toolUse":{"input":{"a": "\n"}}}`), end, metadata}, "", "", []wantCall{{"t", "f", `{"a":"\n"}`}}, stated},
-		"a text in the midst of calls": {[]event{start, call(`"toolUseId":"t","name":"f"`), text, call(`"toolUseId":"u","name":"f"`), end, metadata}, "Hé", "", []wantCall{{"t", "f", "{}"}, {"u", "f", "{}"}}, stated},
+		"a call without an id":         {[]event{start, call(`"name":"f"`), delta(1, `{"toolUse":{"input":"{}"}}`), end, metadata}, "", "", []adaptertest.Call{{"call_1s92hc4bjx7rc", "f", "{}"}}, stated},
+		"nothing between arguments":    {[]event{start, call(`"toolUseId":"t","name":"f"`), delta(1, `{"toolUse":{"input":"{"}}`), delta(1, `{"text":""}`), delta(1, `{"toolUse":{"input":null}}`), delta(1, `{"toolUse":{"input":"}"}}`), end, metadata}, "", "", []adaptertest.Call{{"t", "f", "{}"}}, stated},
+		"arguments as an object":       {[]event{start, call(`"toolUseId":"t","name":"f"`), delta(1, `{"toolUse":{"input":{"a": "\n"}}}`), end, metadata}, "", "", []adaptertest.Call{{"t", "f", `{"a":"\n"}`}}, stated},
+		"a text in the midst of calls": {[]event{start, call(`"toolUseId":"t","name":"f"`), text, call(`"toolUseId":"u","name":"f"`), end, metadata}, "Hé", "", []adaptertest.Call{{"t", "f", "{}"}, {"u", "f", "{}"}}, stated},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, size := range []func() int{all(), func() int { return 1 }} {
-				p := play(t, frames(t, c.events...), true, size)
-				if p.failure != nil {
-					t.Fatal(p.failure)
-				}
-				finish := "stop"
-				if c.calls != nil {
-					finish = "tool_calls"
-				}
-				got := readStream(t, p.body)
-				if got.content != c.content || got.reasoning != c.reasoning || got.finish != finish || !slices.Equal(got.calls, c.calls) || p.usage.Tokens != c.used {
-					t.Errorf("%+v, usage %+v", got, p.usage)
-				}
+			finish := "stop"
+			if c.calls != nil {
+				finish = "tool_calls"
 			}
+			adaptertest.Cut(t, frames(t, c.events...), func(t *testing.T, pieces ...[]byte) {
+				p := play(t, pieces...)
+				if p.Failure != nil {
+					t.Fatalf("%+v", p.Failure)
+				}
+				s := adaptertest.ReadStream(t, p.Body, true)
+				if n := p.Outcome.Delivered.Bytes; s.Text != n {
+					t.Errorf("%d bytes of text arrived, %d were counted", s.Text, n)
+				}
+				if got := s.First(); got.Content != c.content || got.Reasoning != c.reasoning || got.Finish != finish ||
+					!slices.Equal(got.Calls, c.calls) || p.Usage.Tokens != c.used {
+					t.Errorf("%+v, usage %+v", got, p.Usage)
+				}
+			})
 		})
 	}
 }

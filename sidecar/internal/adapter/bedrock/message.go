@@ -34,6 +34,9 @@ func appendCachePoint(block []byte, cached bool) []byte {
 // parts adds a message's parts to a turn.
 func (t *translation) parts(role string, m *prompt.Message) *exchange.Failure {
 	for i := range m.Parts {
+		if f := t.Undrawn(&m.Parts[i]); f != nil {
+			return f
+		}
 		p := &m.Parts[i]
 		b, f := t.appendPart(t.turns.Begin(role), p)
 		if f != nil {

@@ -98,6 +98,8 @@ func TestUnsupported(t *testing.T) {
 		kind    exchange.FailureKind
 		param   string
 	}{
+		"drawn before":    {`"messages":[{"role":"user","content":"draw"},{"role":"assistant","content":"here","images":[{"image_url":{"url":"data:image/png;base64,QUJD"}}]}]`, u, "messages[1].images"},
+		"no image":        {`"messages":[{"role":"user","content":"draw"},{"role":"assistant","images":[{"image_url":{"url":"data:image/png"}}]}]`, r, "messages[1].images"},
 		"seed":            {hi + `,"seed":1`, u, "seed"},
 		"n":               {hi + `,"n":2`, u, "n"},
 		"logprobs":        {hi + `,"logprobs":true`, u, "logprobs"},

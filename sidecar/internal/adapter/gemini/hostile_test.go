@@ -51,15 +51,18 @@ func TestHostile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := streamed(t, c.events...)
-			a := readAnswer(t, s)
+			if s.failure != nil {
+				t.Fatalf("%+v", s.failure)
+			}
+			a, _ := s.read(t)
 			var calls []string
 			ids := map[string]bool{"": true}
-			for _, x := range a.calls {
+			for _, x := range a.Calls {
 				if ids[x.ID] {
 					t.Errorf("the id %q", x.ID)
 				}
 				ids[x.ID] = true
-				calls = append(calls, x.Function.Name+x.Function.Arguments)
+				calls = append(calls, x.Name+x.Arguments)
 			}
 			want := "stop"
 			if c.calls != "" {
@@ -68,9 +71,8 @@ func TestHostile(t *testing.T) {
 			if c.used == none { // one for each byte that was delivered
 				c.used.Output = int64(len(c.text) + len(c.reasoning))
 			}
-			if s.failure != nil || a.text != c.text || a.reasoning != c.reasoning || strings.Join(calls, " ") != c.calls || a.finish != want ||
-				s.usage.Tokens != c.used {
-				t.Errorf("%+v %+v, usage %+v", s.failure, a, s.usage)
+			if a.Content != c.text || a.Reasoning != c.reasoning || strings.Join(calls, " ") != c.calls || a.Finish != want || s.usage.Tokens != c.used {
+				t.Errorf("%+v, usage %+v", a, s.usage)
 			}
 		})
 	}

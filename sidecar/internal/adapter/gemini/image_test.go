@@ -36,7 +36,7 @@ func TestImages(t *testing.T) {
 		if want := "image_url data:image/png;base64,QUJD, image_url data:image/jpeg;base64,REVG"; got != want {
 			t.Errorf("%s: got %q, want %q", form, got, want)
 		}
-		if a := readAnswer(t, s); a.text != "Look: two." || a.finish != "stop" || !strings.Contains(s.body, `"data":"c2ln"`) {
+		if a, _ := s.read(t); a.Content != "Look: two." || a.Finish != "stop" || !strings.Contains(s.body, `"data":"c2ln"`) {
 			t.Errorf("%s: %+v", form, a)
 		}
 		want := exchange.Tokens{Input: 12, InputImage: 8, Output: 20, OutputImage: 2580}

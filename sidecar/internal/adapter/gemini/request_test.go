@@ -47,6 +47,8 @@ func TestRequest(t *testing.T) {
 			"gemini-3", hi + `,"response_format":{"type":"json_schema","json_schema":{"name":"x","strict":true,"schema":{"type":"object","$defs":{}}}}`,
 			`{"contents":[` + hiTurn + `],"generationConfig":{"responseMimeType":"application/json","responseJsonSchema":{"type":"object","$defs":{}}}}`,
 		},
+		"drawn before": {"gemini-3-pro-image", `"messages":[{"role":"user","content":"draw"},{"role":"assistant","content":"here","images":[{"type":"image_url","image_url":{"url":"data:image/png;base64,QUJD"}}],"reasoning_details":[{"type":"reasoning.encrypted","format":"google-gemini-v1","index":0,"data":"sig"}]}]`,
+			contents(`{"role":"user","parts":[{"text":"draw"}]},{"role":"model","parts":[{"text":"here"},{"inlineData":{"mimeType":"image/png","data":"QUJD"},"thoughtSignature":"sig"}]}`)},
 		"an image":      {"gemini-2.5-flash-image", hi + `,"modalities":["text","image"]`, `{"contents":[` + hiTurn + `],"generationConfig":{"responseModalities":["TEXT","IMAGE"]}}`},
 		"no image":      {"gemini-3-pro-image", hi + `,"modalities":["text"]`, `{"contents":[` + hiTurn + `],"generationConfig":{"responseModalities":["TEXT"]}}`},
 		"only text":     {"gemini-2.5-pro", hi + `,"modalities":["text"]`, contents(hiTurn)},

@@ -225,12 +225,12 @@ func (c *chat) assistant(at string, blocks []gjson.Result) *exchange.Failure {
 			}})
 		case "thinking", "redacted_thinking":
 			thoughts = recall(thoughts, extras, b)
-		case "image": // that the model drew; chat's assistants say only text, so it is shown to the model
+		case "image": // that a model drew, see drawn
 			image, f := part(fmt.Sprintf("%s.content[%d]", at, i), b)
 			if f != nil {
 				return f
 			}
-			images = append(append(images, textPart("The image that you drew:")), image...)
+			images = append(images, image...)
 		default:
 			return unsupported(fmt.Sprintf("%s.content[%d].type", at, i), "a block of type %q is not supported here", kind)
 		}
@@ -247,20 +247,13 @@ func (c *chat) assistant(at string, blocks []gjson.Result) *exchange.Failure {
 	if len(calls) > 0 {
 		m["tool_calls"] = calls
 	}
+	if len(images) > 0 {
+		m["images"] = images
+	}
 	if len(thoughts) > 0 {
 		m["reasoning_details"] = thoughts
 	}
-	shown := object{"role": "user", "content": images}
-	switch {
-	case len(images) == 0:
-		c.add(m)
-	case len(calls) > 0: // which nothing follows but their results
-		c.add(shown)
-		c.add(m)
-	default:
-		c.add(m)
-		c.add(shown)
-	}
+	c.add(m)
 	return nil
 }
 

@@ -322,3 +322,23 @@ func FuzzFace(f *testing.F) {
 		}
 	})
 }
+
+// TestDrawn: an image of the answer is a block as Anthropic's requests have them, whole and streamed.
+func TestDrawn(t *testing.T) {
+	const images = `"images":[{"type":"image_url","image_url":{"url":"data:image/png;base64,QUJD"}},{"image_url":{"url":"https://a.test/b.png"}},{}]`
+	const want = `{"source":{"data":"QUJD","media_type":"image/png","type":"base64"},"type":"image"} {"source":{"type":"url","url":"https://a.test/b.png"},"type":"image"}`
+	got, _, f := Face{openai.New()}.Response(&exchange.Request{Operation: exchange.Chat, Model: "m", Body: []byte(`{}`)},
+		[]byte(`{"id":"c1","choices":[{"message":{"content":"hi",`+images+`},"finish_reason":"stop"}]}`), note)
+	if f != nil || gjson.GetBytes(got, "content.1").Raw+" "+gjson.GetBytes(got, "content.2").Raw != want || gjson.GetBytes(got, "content.#").Int() != 3 {
+		t.Errorf("whole: %s, %+v", got, f)
+	}
+	var blocks []string
+	for line := range strings.Lines(run(t, chunk(`{"content":"hi"}`, "null"), chunk(`{`+images+`}`, "null"), chunk(`{"content":"there"}`, `"stop"`))) {
+		if b := gjson.Get(strings.TrimPrefix(line, "data: "), "content_block"); b.Get("type").Str == "image" {
+			blocks = append(blocks, b.Raw)
+		}
+	}
+	if streamed := strings.Join(blocks, " "); streamed != want {
+		t.Errorf("streamed: %s", streamed)
+	}
+}

@@ -65,10 +65,10 @@ func TestChat(t *testing.T) {
 			`{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"draw"},{"role":"assistant","content":[{"type":"text","text":"so"},{"type":"image","source":{"type":"base64","media_type":"image/png","data":"AA=="}}]},` +
 				`{"role":"user","content":"again"},{"role":"assistant","content":[{"type":"image","source":{"type":"url","url":"https://a.test/b.png"}},{"type":"tool_use","id":"t1","name":"f","input":{}}]},` +
 				`{"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":"1"}]}]}`,
-			`{"max_completion_tokens":9,"messages":[{"content":[{"text":"draw","type":"text"}],"role":"user"},{"content":"so","role":"assistant"},` +
-				`{"content":[{"text":"The image that you drew:","type":"text"},{"image_url":{"url":"data:image/png;base64,AA=="},"type":"image_url"}],"role":"user"},` +
-				`{"content":[{"text":"again","type":"text"}],"role":"user"},{"content":[{"text":"The image that you drew:","type":"text"},{"image_url":{"url":"https://a.test/b.png"},"type":"image_url"}],"role":"user"},` +
-				`{"role":"assistant","tool_calls":[{"function":{"arguments":"{}","name":"f"},"id":"t1","type":"function"}]},{"content":"1","role":"tool","tool_call_id":"t1"}],"model":"m"}`,
+			`{"max_completion_tokens":9,"messages":[{"content":[{"text":"draw","type":"text"}],"role":"user"},` +
+				`{"content":"so","images":[{"image_url":{"url":"data:image/png;base64,AA=="},"type":"image_url"}],"role":"assistant"},` +
+				`{"content":[{"text":"again","type":"text"}],"role":"user"},{"images":[{"image_url":{"url":"https://a.test/b.png"},"type":"image_url"}],"role":"assistant",` +
+				`"tool_calls":[{"function":{"arguments":"{}","name":"f"},"id":"t1","type":"function"}]},{"content":"1","role":"tool","tool_call_id":"t1"}],"model":"m"}`,
 		},
 		"image and thinking": {
 			`{"model":"m","max_tokens":9,"thinking":{"type":"enabled","budget_tokens":4096},"tool_choice":{"type":"tool","name":"f"},"messages":[{"role":"user","content":[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"AA=="}}]}]}`,

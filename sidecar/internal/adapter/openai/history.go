@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
+	"fmt"
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
+	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
 // foreign are the names of members that servers put into messages and OpenAI does not know. Callers send them back with
@@ -14,21 +16,26 @@ var foreign = [...]string{"reasoning_content", "reasoning_details", "reasoning",
 
 // messages mends the conversation v for servers that are strict with it. Most conversations hold nothing to mend, which
 // is seen without taking them apart.
-func (q *request) messages(v span) {
+func (q *request) messages(v span) *exchange.Failure {
 	raw := q.r.Body[v.from:v.to]
 	calls := q.w.shortID && bytes.Contains(raw, []byte(`"tool_call`)) || bytes.Contains(raw, []byte(adapter.SignatureMark))
 	names := q.w.nobody && bytes.Contains(raw, []byte(`"name"`))
 	if !calls && !names && (!q.w.strict || !holdsForeign(raw)) {
-		return
+		return nil
 	}
+	i := -1
 	for m := enter(q.r.Body, v); m.next(); {
+		i++
 		if !isObject(q.r.Body, m.value) {
 			continue
 		}
 		kept := false
 		for c := enter(q.r.Body, m.value); c.next(); {
 			name := string(c.name())
-			if q.w.strict && isForeign(name) || names && name == "name" {
+			if q.w.strict && name == drawn && enterable(q.r.Body, c.value) {
+				return refuse(fmt.Sprintf("messages[%d].%s", i, drawn))
+			}
+			if q.w.strict && (isForeign(name) || name == drawn) || names && name == "name" {
 				q.edits.drop(&c, kept)
 				continue
 			}
@@ -43,7 +50,11 @@ func (q *request) messages(v span) {
 			}
 		}
 	}
+	return nil
 }
+
+// drawn is the member for images that a model made: what was said, which must not be left out. Servers that know it draw.
+const drawn = "images"
 
 // call mends a call of the conversation.
 func (q *request) call(v span) {
@@ -65,7 +76,7 @@ func (q *request) call(v span) {
 }
 
 func holdsForeign(raw []byte) bool {
-	return bytes.Contains(raw, []byte(`"reasoning`)) || bytes.Contains(raw, []byte(`"extra_content"`))
+	return bytes.Contains(raw, []byte(`"reasoning`)) || bytes.Contains(raw, []byte(`"extra_content"`)) || bytes.Contains(raw, []byte(`"images"`))
 }
 
 func isForeign(name string) bool {

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
@@ -28,5 +29,28 @@ func TestSignedIDs(t *testing.T) {
 				t.Errorf("got  %s, %+v\nwant %s", call.Body, f, want)
 			}
 		})
+	}
+}
+
+// TestDrawnImages: what a model drew earlier goes to servers that may know it, and is never left out in silence.
+func TestDrawnImages(t *testing.T) {
+	const image = `{"type":"image_url","image_url":{"url":"data:image/png;base64,QUJD"}}`
+	ask := func(vendor, provider, images string) (string, *exchange.Failure) {
+		r := &exchange.Request{Operation: exchange.Chat, Body: []byte(`{"model":"m","messages":[{"role":"user","content":"draw"},{"role":"assistant","content":"here","images":` + images + `}]}`)}
+		call, f := New().Request(r, &exchange.Deployment{Provider: provider, Vendor: vendor, Model: "m"}, nil)
+		return string(call.Body), f
+	}
+	if body, f := ask("openrouter", "compatible", "["+image+"]"); f != nil || !strings.Contains(body, image) {
+		t.Errorf("openrouter: %s, %+v", body, f)
+	}
+	for vendor, provider := range map[string]string{"": "openai", "mistral": "compatible"} {
+		if _, f := ask(vendor, provider, "["+image+"]"); f == nil || f.Kind != exchange.FailUnsupported || f.Param != "messages[1].images" {
+			t.Errorf("%s: %+v", provider, f)
+		}
+		for _, none := range []string{"[]", "null"} {
+			if body, f := ask(vendor, provider, none); f != nil || strings.Contains(body, "images") || !strings.Contains(body, `"here"}`) {
+				t.Errorf("%s, %s: %s, %+v", provider, none, body, f)
+			}
+		}
 	}
 }

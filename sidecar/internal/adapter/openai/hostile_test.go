@@ -1,8 +1,11 @@
 package openai
 
 import (
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/sluice-gateway/sluice/sidecar/internal/adaptertest"
 )
 
 // TestHostile: what a server might send that has all of this dialect in its hands, and nobody's library to check it with.
@@ -17,7 +20,7 @@ func TestHostile(t *testing.T) {
 	used := func(usage string) string { return `data: {"id":"c","choices":[],"usage":` + usage + "}\n\n" }
 	calls := func(list string) string { return chunkOf(`"tool_calls":[`+list+`]`, "") }
 	whole := func(choice, usage string) string {
-		return asJSON + `{"id":"c","choices":[` + choice + `],"usage":` + usage + `}`
+		return asJSON + `{"id":"c","object":"chat.completion","choices":[` + choice + `],"usage":` + usage + `}`
 	}
 	text := chunkOf(`"role":"assistant","content":"Hé"`, "")
 	sum := used(`{"prompt_tokens":5,"completion_tokens":2,"total_tokens":7}`)
@@ -121,8 +124,7 @@ func TestHostile(t *testing.T) {
 // TestHalvesOfACharacter: a server may cut between the two halves of a character that JSON writes as two. Who puts the
 // texts together has it whole again; in place of a half nothing else may stand.
 func TestHalvesOfACharacter(t *testing.T) {
-	body := events(delta(`"content":"\ud83d"`), delta(`"content":"\ude00"`), finished, done)
-	got := translate(t, body, len(body), false)
+	got := translate(t, false, delta(`"content":"\ud83d"`), delta(`"content":"\ude00"`), finished, done)
 	if got.failure != nil || !strings.Contains(string(got.out), `"\ud83d"`) || !strings.Contains(string(got.out), `"\ude00"`) {
 		t.Errorf("%+v: %s", got.failure, got.out)
 	}
@@ -148,8 +150,7 @@ func TestWholeRole(t *testing.T) {
 // TestEmptyFinish: a finish_reason that is empty is none: clients read it as an enumeration.
 func TestEmptyFinish(t *testing.T) {
 	empty := strings.Replace(delta(`"content":"a"`), `"finish_reason":null`, `"finish_reason":""`, 1)
-	body := events(empty, empty, finished, done)
-	if got := translate(t, body, len(body), false); got.failure != nil || strings.Contains(string(got.out), `"finish_reason":""`) || !strings.Contains(empty, `""`) {
+	if got := translate(t, false, empty, empty, finished, done); got.failure != nil || strings.Contains(string(got.out), `"finish_reason":""`) || !strings.Contains(empty, `""`) {
 		t.Errorf("%+v: %s", got.failure, got.out)
 	}
 	out, _, f := New().Response(ask(false), []byte(`{"choices":[{"message":{"content":"a"},"finish_reason":""}]}`), note)
@@ -175,10 +176,15 @@ func TestFinishWords(t *testing.T) {
 // TestLongPiece: a piece of a stream may be as long as an image.
 func TestLongPiece(t *testing.T) {
 	long := strings.Repeat("é", 100_000)
-	body := events(delta(`"content":"`+long+`"`), delta(`"content":"`+long+`"`), finished, done)
-	for _, size := range []int{len(body), 4096} {
-		if got := translate(t, body, size, false); got.failure != nil || readStream(t, got, false).text(0) != long+long {
-			t.Errorf("%+v", got.failure)
+	piece := chunkOf(`"content":"`+long+`"`, "")
+	raw := []byte(asStream + piece + piece + chunkOf("", `,"finish_reason":"stop"`) + "data: [DONE]\n\n")
+	for _, size := range []int{len(raw), 4096} {
+		got := adaptertest.Relay(t, New(), compatible, ask(true), slices.Collect(slices.Chunk(raw, size))...)
+		if got.Failure != nil {
+			t.Fatalf("%+v", got.Failure)
+		}
+		if s := adaptertest.ReadStream(t, got.Body, true); s.First().Content != long+long || s.Text != got.Outcome.Delivered.Bytes {
+			t.Errorf("in pieces of %d bytes: %d of %d bytes arrived", size, s.Text, 2*len(long))
 		}
 	}
 }

@@ -182,7 +182,7 @@ func TestFinishReason(t *testing.T) {
 			if f != nil {
 				t.Fatal(f)
 			}
-			got := translate(t, events(delta(`"content":"a"`), `{"id":"c","choices":[{"index":0,"delta":{},`+c.said+`}]}`, done), 1<<20, false)
+			got := translate(t, false, delta(`"content":"a"`), `{"id":"c","choices":[{"index":0,"delta":{},`+c.said+`}]}`, done)
 			var last gjson.Result
 			for line := range strings.Lines(string(got.out)) {
 				if x := gjson.Get(strings.TrimPrefix(line, "data: "), "choices.0"); x.Get("finish_reason").Str != "" {

@@ -100,9 +100,8 @@ func (q *request) member(c *cursor) (keep bool, f *exchange.Failure) {
 	case oldCap, newCap:
 		return q.limit.take(&q.edits, q.r.Body, c), nil
 	case "messages":
-		q.messages(c.value)
 		q.roles(c.value)
-		return true, nil
+		return true, q.messages(c.value)
 	case "tools":
 		if q.w.plain {
 			return q.functions(c.value)

@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sluice-gateway/sluice/sidecar/internal/adaptertest"
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
+	"github.com/sluice-gateway/sluice/sidecar/internal/adaptertest"
 )
 
 // TestCallsTakenApart: servers state where a call begins in many ways; callers get each call once and whole.

@@ -89,7 +89,7 @@ func (p *reader) messages(v gjson.Result) *exchange.Failure {
 
 // sent is the members of a message as they were sent.
 type sent struct {
-	role, content, refusal, calls, callID, details, blocks, audio, call gjson.Result
+	role, content, refusal, images, calls, callID, details, blocks, audio, call gjson.Result
 }
 
 func (p *reader) message(at Place, v gjson.Result) *exchange.Failure {
@@ -105,6 +105,8 @@ func (p *reader) message(at Place, v gjson.Result) *exchange.Failure {
 			first(&in.content, v)
 		case "refusal":
 			first(&in.refusal, v)
+		case "images":
+			first(&in.images, v)
 		case "tool_calls":
 			first(&in.calls, v)
 		case "tool_call_id":
@@ -181,6 +183,9 @@ func (p *reader) assistant(m *Message, in *sent) *exchange.Failure {
 		return adapter.Invalid(at.String()+".refusal", "refusal must be a string")
 	case in.refusal.Str != "":
 		p.parts = append(p.parts, Part{Place: at, Text: text(in.refusal)})
+	}
+	if f := p.drawn(at, in.images); f != nil {
+		return f
 	}
 	switch {
 	case in.calls.Type == gjson.Null:

@@ -24,6 +24,7 @@ const (
 // Part is one part of what a message says.
 type Part struct {
 	Kind   PartKind
+	Drawn  bool // an image that a model made earlier
 	Cached bool // what is up to here is worth to be kept in a cache
 	Place  Place
 	Text   Text // of a text, what it says; of an image, its URL: never empty. Of audio, the object is its Raw.
@@ -144,6 +145,28 @@ func (p *reader) image(part Part, url gjson.Result) *exchange.Failure {
 	}
 	p.parts = append(p.parts, part)
 	return nil
+}
+
+// drawn reads the images of an assistant's message, which stand beside its content. Most providers take none back.
+func (p *reader) drawn(at Place, images gjson.Result) (f *exchange.Failure) {
+	if images.Type != gjson.Null && !images.IsArray() {
+		return adapter.Invalid(at.String()+".images", "images must be an array")
+	}
+	images.ForEach(func(_, v gjson.Result) bool {
+		if f = p.image(Part{Place: at, Drawn: true}, v.Get("image_url.url")); f != nil {
+			f.Param = at.String() + ".images"
+		}
+		return f == nil
+	})
+	return f
+}
+
+// Undrawn is the failure of an image that a model made earlier, for providers that take none back; nil for other parts.
+func (c *Chat) Undrawn(p *Part) *exchange.Failure {
+	if !p.Drawn {
+		return nil
+	}
+	return c.Cannot(p.Place.String()+".images", c.vendor+" takes no images back that a model made")
 }
 
 func (p *reader) file(part Part, v gjson.Result) *exchange.Failure {

@@ -58,7 +58,7 @@ func TestMembers(t *testing.T) {
 				sent = append(sent, string(c.Tools[i].AppendSchema(nil)))
 			}
 			plain := []prompt.Tool{c.Tools[0], c.Tools[1]}
-			return []any{strip(plain), sent}, []any{[]prompt.Tool{f, g}, []string{`{"type":"object"}`, prompt.AnyInput}}
+			return []any{strip(plain), sent}, []any{[]prompt.Tool{f, g}, []string{`{"type":"object"}`, `{"type":"object","properties":{}}`}}
 		},
 		`"tool_choice":"required","parallel_tool_calls":false,` + tools: func(c *prompt.Chat) (any, any) {
 			return []any{c.Choice, c.Serial}, []any{prompt.Choice{Mode: prompt.Required}, true}

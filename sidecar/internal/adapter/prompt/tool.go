@@ -20,14 +20,14 @@ type Tool struct {
 	typed       bool   // the schema says its type
 }
 
-// AnyInput is the schema of a function that says nothing of its parameters.
-const AnyInput = `{"type":"object","properties":{}}`
+// anyInput is the schema of a function that says nothing of its parameters.
+const anyInput = `{"type":"object","properties":{}}`
 
 // AppendSchema appends the tool's schema for providers that demand one, with its type.
 func (t *Tool) AppendSchema(dst []byte) []byte {
 	switch {
 	case t.Parameters == "":
-		return append(dst, AnyInput...)
+		return append(dst, anyInput...)
 	case !t.typed:
 		return append(append(dst, `{"type":"object",`...), t.Parameters[1:]...)
 	}

@@ -27,21 +27,16 @@ func (w *writer) drawn(dst []byte, url string) []byte {
 	return w.finished(w.event(dst, "response."+kindImage+".completed", it.at), it, done)
 }
 
-// image takes an image that was drawn earlier. Chat's assistants say only text, so it is shown to the model.
+// image takes an image that a model drew earlier.
 func (c *conversation) image(v gjson.Result) {
 	url := v.Get("image_url").Str
 	if data := v.Get("result").Str; data != "" {
 		url = "data:image/" + cmp.Or(v.Get("output_format").Str, formatOf(data)) + ";base64," + data
 	}
-	if url == "" {
-		return // it came to nothing
+	if url != "" {
+		t := c.assistant()
+		t.images = append(t.images, object{"type": "image_url", "image_url": object{"url": url}})
 	}
-	if c.turn != nil && len(c.turn.calls) == 0 {
-		c.end() // calls are followed by nothing but their outputs: an image among them goes before
-	}
-	c.list = append(c.list, object{"role": "user", "content": []any{
-		object{"type": "text", "text": "The image that you drew:"}, object{"type": "image_url", "image_url": object{"url": url}},
-	}})
 }
 
 // formatOf tells a format by how the base64 of its files begins.

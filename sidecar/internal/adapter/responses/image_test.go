@@ -36,7 +36,7 @@ func TestImages(t *testing.T) {
 	}
 }
 
-// TestImagesComeBack: a model sees again what it drew.
+// TestImagesComeBack: what a model drew goes back to it as it came, in the assistant's message.
 func TestImagesComeBack(t *testing.T) {
 	_, final, f := play(t, ask(true), chunk(`{"images":[{"image_url":{"url":"data:image/avif;base64,QUJD"}},{"image_url":{"url":"https://a.test/b.png"}}]}`, `"stop"`), counted, "[DONE]")
 	if f != nil {
@@ -46,12 +46,12 @@ func TestImagesComeBack(t *testing.T) {
 		`,{"type":"image_generation_call","id":"ig_1","result":"/9j/4A=="},{"type":"image_generation_call","id":"ig_2","result":null},{"role":"user","content":"larger"}]`
 	chat, f := responses.Chat([]byte(`{"model":"m","input":`+items+`}`), nil)
 	want := `["data:image/avif;base64,QUJD","https://a.test/b.png","data:image/jpeg;base64,/9j/4A=="]`
-	if got := gjson.GetBytes(chat, "messages.#.content.1.image_url.url").Raw; f != nil || got != want || gjson.GetBytes(chat, "messages.#").Int() != 5 {
+	if got := gjson.GetBytes(chat, "messages.1.images.#.image_url.url").Raw; f != nil || got != want || gjson.GetBytes(chat, "messages.#").Int() != 3 {
 		t.Errorf("%+v %s", f, chat)
 	}
 	chat, f = responses.Chat([]byte(`{"model":"m","input":[{"role":"user","content":"draw"},{"role":"assistant","content":"so"},{"type":"function_call","call_id":"c","name":"f","arguments":"{}"},`+
 		`{"type":"image_generation_call","result":"QUJD"},{"type":"function_call_output","call_id":"c","output":"1"}]}`), nil)
-	if got := gjson.GetBytes(chat, "messages.#.role").Raw; f != nil || got != `["user","user","assistant","tool"]` {
+	if got := gjson.GetBytes(chat, "messages.#.role").Raw; f != nil || got != `["user","assistant","tool"]` || gjson.GetBytes(chat, "messages.1.images.#").Int() != 1 {
 		t.Errorf("beside a call: %+v %s", f, chat)
 	}
 }

@@ -18,6 +18,7 @@ type conversation struct {
 
 type turn struct {
 	parts, calls []any
+	images       []any // that a model drew
 	thoughts     sealed
 	summary      string // of thoughts that nobody signed
 }
@@ -167,7 +168,7 @@ func (c *conversation) assistant() *turn {
 func (c *conversation) end() {
 	t := c.turn
 	c.turn = nil
-	if t == nil || len(t.parts) == 0 && len(t.calls) == 0 {
+	if t == nil || len(t.parts) == 0 && len(t.calls) == 0 && len(t.images) == 0 {
 		return // thoughts that led to nothing are not worth a message
 	}
 	m := object{"role": "assistant"}
@@ -182,6 +183,9 @@ func (c *conversation) end() {
 			}
 		}
 		m["tool_calls"] = t.calls
+	}
+	if len(t.images) > 0 {
+		m["images"] = t.images
 	}
 	switch {
 	case len(t.thoughts.Details) > 0:
