@@ -68,6 +68,9 @@ func (f *Form) Learn(event []byte, holes []Hole) bool {
 	return true
 }
 
+// Last is the filling of the last hole.
+func (f *Form) Last() Filling { return f.In[max(f.n-1, 0)] }
+
 // Forget makes the form match nothing.
 func (f *Form) Forget() { f.n = 0 }
 
