@@ -1,6 +1,7 @@
 package eventstream
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"hash/crc32"
@@ -36,14 +37,18 @@ func (r *Reader) read(frame []byte) (Event, error) {
 	if crc32.ChecksumIEEE(body) != binary.BigEndian.Uint32(frame[len(body):]) {
 		return Event{}, ErrChecksum
 	}
-	headers := preludeBytes + int(binary.BigEndian.Uint32(frame[4:]))
-	h, err := readHead(body[preludeBytes:headers])
+	end := preludeBytes + int(binary.BigEndian.Uint32(frame[4:]))
+	headers, payload := body[preludeBytes:end], body[end:]
+	if len(headers) > 0 && bytes.Equal(headers, r.heads) { // nearly always: they are those of the event before
+		return Event{Name: r.event, Data: payload}, nil
+	}
+	h, err := readHead(headers)
 	if err != nil {
 		return Event{}, err
 	}
-	payload := body[headers:]
 	switch string(h.message) {
 	case "event":
+		r.remember(headers, h.event)
 		return Event{Name: h.event, Data: payload}, nil
 	case "exception":
 		r.name = append(append(r.name[:0], "exception:"...), h.exception...)
@@ -59,6 +64,14 @@ func (r *Reader) read(frame []byte) (Event, error) {
 		return Event{Name: r.name, Data: r.text}, nil
 	}
 	return Event{}, ErrFrame
+}
+
+// remember keeps the headers of an event, and the type that they state.
+func (r *Reader) remember(headers, event []byte) {
+	if r.heads = r.heads[:0]; len(headers) <= headsBytesMax {
+		r.heads = append(r.heads, headers...)
+		r.event = append(r.event[:0], event...)
+	}
 }
 
 // readHead walks the headers. Of two with one name the last counts.

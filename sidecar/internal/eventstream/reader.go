@@ -37,6 +37,8 @@ const (
 	FrameBytesMax = 16 << 20
 	// headerBytesMax is the cap of a frame's headers. Above it: ErrTooLarge.
 	headerBytesMax = 128 << 10
+	// headsBytesMax is the longest headers that are remembered. Longer ones are read each time.
+	headsBytesMax = 512
 	// keepBytesMax is how much buffer a reader keeps between frames. One huge frame must not make a long stream hold
 	// its size for hours.
 	keepBytesMax = 16 << 10
@@ -58,6 +60,8 @@ type Reader struct {
 	part    []byte // start of a frame whose end has not arrived
 	used    bool   // part was handed out as an event
 	checked bool   // the prelude in part is sound
+	heads   []byte // the headers of the newest event
+	event   []byte // and the type that they state
 	name    []byte // of an exception or error
 	text    []byte // of an error
 	ended   bool

@@ -43,11 +43,10 @@ const (
 func (s *nativeStream) Event(dst, name, data []byte) ([]byte, adapter.Progress) {
 	if p, ok := readPiece(data); ok {
 		s.delivered += p.size
-		dst = append(s.flush(dst), deltaName...)
-		if len(data) > p.to+len(`"}}`) { // padding, which may hold line ends
-			return sse.AppendData(dst, data), s.real(p.size > 0)
+		if dst = s.flush(dst); len(data) > p.to+len(`"}}`) { // padding, which may hold line ends
+			return sse.AppendData(append(dst, deltaName...), data), s.real(p.size > 0)
 		}
-		return append(append(append(dst, dataField...), data...), "\n\n"...), s.real(p.size > 0)
+		return append(append(append(dst, deltaName+dataField...), data...), "\n\n"...), s.real(p.size > 0)
 	}
 	if len(bytes.TrimSpace(data)) == 0 || bytes.Equal(data, doneMark) {
 		return dst, adapter.Progress{}

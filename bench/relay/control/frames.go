@@ -1,0 +1,57 @@
+package control
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+)
+
+// AWS's frames begin with their length, that of their headers, and a checksum of both; they end with a checksum of all
+// before it.
+const (
+	preludeBytes = 12
+	trailerBytes = 4
+)
+
+// TranslateFrames is Translate for AWS's framing. Both checksums of a frame are checked; its headers are not read, for its
+// payload tells enough.
+func (l *Loop) TranslateFrames(dst, p []byte) []byte {
+	if l.Broken {
+		return dst
+	}
+	if len(l.part) > 0 {
+		l.part = append(l.part, p...)
+		p = l.part
+	}
+	for {
+		frame, sound := first(p)
+		if !sound {
+			l.Broken = true
+			return dst
+		}
+		if frame == nil {
+			break
+		}
+		l.Events++
+		payload := frame[preludeBytes+binary.BigEndian.Uint32(frame[4:]) : len(frame)-trailerBytes]
+		dst = l.chunk(dst, payload)
+		p = p[len(frame):]
+	}
+	l.part = append(l.part[:0], p...)
+	return dst
+}
+
+// first is the frame that p begins with, nil when its end is not in p.
+func first(p []byte) (frame []byte, sound bool) {
+	if len(p) < preludeBytes {
+		return nil, true
+	}
+	n, headers := int64(binary.BigEndian.Uint32(p)), int64(binary.BigEndian.Uint32(p[4:]))
+	if crc32.ChecksumIEEE(p[:8]) != binary.BigEndian.Uint32(p[8:]) || n < preludeBytes+trailerBytes+headers {
+		return nil, false
+	}
+	if int64(len(p)) < n {
+		return nil, true
+	}
+	end := n - trailerBytes
+	return p[:n], crc32.ChecksumIEEE(p[:end]) == binary.BigEndian.Uint32(p[end:])
+}
