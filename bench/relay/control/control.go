@@ -80,7 +80,8 @@ type Loop struct {
 
 	scan   Scanner
 	part   []byte // of an event that came in several pieces
-	text   []byte // needles
+	event  []byte // needles
+	text   []byte
 	usage  []byte
 	apart  bool
 	head   []byte // of a translated chunk, up to its text or number
@@ -92,6 +93,7 @@ type Loop struct {
 // Wire is how a provider spells what a translation looks for. Needles have no quote in front: with one the search is many
 // times slower. They cannot match inside a text, where their quotes would be escaped.
 type Wire struct {
+	Event string // stands in the headers of frames that bring a delta; for those alone
 	Text  string // stands before the text of a delta
 	Usage string // stands before a usage object, its brace included
 	Apart bool   // an event with a text states no usage, and need not be searched for it
@@ -110,7 +112,7 @@ func New() *Loop { return &Loop{scan: NewScanner(), usage: []byte(`usage":{`)} }
 // NewTranslation begins a stream that is translated.
 func NewTranslation(from Wire, to Chunk) *Loop {
 	return &Loop{
-		scan: NewScanner(), text: []byte(from.Text), usage: []byte(from.Usage), apart: from.Apart,
+		scan: NewScanner(), event: []byte(from.Event), text: []byte(from.Text), usage: []byte(from.Usage), apart: from.Apart,
 		head: []byte(to.Head), middle: []byte(to.Middle), tail: []byte(to.Tail), number: to.Number,
 	}
 }

@@ -72,17 +72,17 @@ func frame(headers, payload string) []byte {
 // TestTranslateFrames: the same of frames, and a damaged byte anywhere in one is noticed: it makes no chunk.
 func TestTranslateFrames(t *testing.T) {
 	start := func() *Loop {
-		return NewTranslation(Wire{Text: `text":"`, Usage: `usage":{`, Apart: true}, Chunk{Head: "<", Tail: ">"})
+		return NewTranslation(Wire{Event: "delta", Text: `text":"`, Usage: `usage":{`, Apart: true}, Chunk{Head: "<", Tail: ">"})
 	}
-	one, all := frame("hh", `{"delta":{"text":"a\"b"}}`), []byte(nil)
-	all = append(append(append(all, one...), frame("", `{"delta":{"text":"c"}}`)...), frame("h", `{"usage":{"n":7}}`)...)
+	one, all := frame("h delta", `{"delta":{"text":"a\"b"}}`), []byte(nil)
+	all = append(append(append(all, one...), append(frame("delta", `{"delta":{"text":"c"}}`), frame("", `{"delta":{"text":"d"}}`)...)...), frame("h", `{"usage":{"n":7}}`)...)
 	for size := 1; size <= len(all); size++ {
 		l := start()
 		var out []byte
 		for piece := range slices.Chunk(all, size) {
 			out = l.TranslateFrames(out, piece)
 		}
-		if string(out) != `<a\"b><c>` || l.Events != 3 || string(l.Usage) != `{"n":7}` || l.Broken {
+		if string(out) != `<a\"b><c>` || l.Events != 4 || string(l.Usage) != `{"n":7}` || l.Broken {
 			t.Fatalf("in pieces of %d: %d events, %q, usage %q", size, l.Events, out, l.Usage)
 		}
 	}

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"bytes"
 	"encoding/binary"
 	"hash/crc32"
 )
@@ -12,8 +13,8 @@ const (
 	trailerBytes = 4
 )
 
-// TranslateFrames is Translate for AWS's framing. Both checksums of a frame are checked; its headers are not read, for its
-// payload tells enough.
+// TranslateFrames is Translate for AWS's framing. Both checksums of a frame are checked. Its headers say what it is: they
+// are searched for the one kind that brings a delta.
 func (l *Loop) TranslateFrames(dst, p []byte) []byte {
 	if l.Broken {
 		return dst
@@ -32,8 +33,12 @@ func (l *Loop) TranslateFrames(dst, p []byte) []byte {
 			break
 		}
 		l.Events++
-		payload := frame[preludeBytes+binary.BigEndian.Uint32(frame[4:]) : len(frame)-trailerBytes]
-		dst = l.chunk(dst, payload)
+		end := preludeBytes + binary.BigEndian.Uint32(frame[4:])
+		if payload := frame[end : len(frame)-trailerBytes]; bytes.Contains(frame[preludeBytes:end], l.event) {
+			dst = l.chunk(dst, payload)
+		} else {
+			l.look(payload)
+		}
 		p = p[len(frame):]
 	}
 	l.part = append(l.part[:0], p...)

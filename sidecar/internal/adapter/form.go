@@ -93,7 +93,7 @@ func (f *Form) Match(event []byte) bool {
 		case HoleText:
 			in.To, in.N = TextEnd(event, at)
 		case HoleNumber:
-			in.To, in.N = numberEnd(event, at)
+			in.To, in.N = NumberEnd(event, at)
 		}
 		if at = in.To; at < 0 {
 			return false
@@ -128,7 +128,7 @@ func HolesOf(holes []Hole, doc []byte, v gjson.Result) []Hole {
 			}
 			i = to
 		case c >= '0' && c <= '9':
-			to, _ := numberEnd(doc, i)
+			to, _ := NumberEnd(doc, i)
 			if to > 0 && to < end && bytes.IndexByte([]byte(`:[, `), doc[i-1]) >= 0 && bytes.IndexByte([]byte(`,}] `), doc[to]) >= 0 {
 				holes = append(holes, Hole{From: i, To: to, Kind: HoleNumber})
 			}
@@ -143,9 +143,9 @@ func HolesOf(holes []Hole, doc []byte, v gjson.Result) []Hole {
 // digitsMax keeps a number in a hole below CountMax.
 const digitsMax = 9
 
-// numberEnd finds the end of the natural number that begins at i, and its value; to is -1 for none, and for one that is
+// NumberEnd finds the end of the natural number that begins at i, and its value; to is -1 for none, and for one that is
 // spelled unusually or very long.
-func numberEnd(b []byte, i int) (to, n int) {
+func NumberEnd(b []byte, i int) (to, n int) {
 	to = i
 	for ; to < len(b) && b[to] >= '0' && b[to] <= '9' && to-i <= digitsMax; to++ {
 		n = n*10 + int(b[to]-'0')

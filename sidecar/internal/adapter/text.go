@@ -1,6 +1,8 @@
 package adapter
 
 import (
+	"encoding/binary"
+	"math/bits"
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -51,7 +53,18 @@ func Inside(v gjson.Result) string {
 // for those. So copying the text as it stands cannot carry broken JSON to a caller.
 func TextEnd(b []byte, i int) (to, size int) {
 	from, more := i, 0 // bytes that stand there and are none of the text
-	for i < len(b) {
+	for {
+		for i+8 <= len(b) {
+			odd := oddBytes(binary.LittleEndian.Uint64(b[i:]))
+			if odd != 0 {
+				i += bits.TrailingZeros64(odd) / 8
+				break
+			}
+			i += 8
+		}
+		if i >= len(b) {
+			return -1, 0
+		}
 		switch c := b[i]; {
 		case c == '"':
 			return i, i - from - more
@@ -67,7 +80,14 @@ func TextEnd(b []byte, i int) (to, size int) {
 			i, more = i+length, more+length-n
 		}
 	}
-	return -1, 0
+}
+
+// oddBytes finds among eight bytes, the first of which is the lowest, those that do not stand for themselves in a JSON
+// string: quotes, backslashes, and controls. The highest bit of the first such byte is set, and none below it.
+func oddBytes(v uint64) uint64 {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	quote, slash := v^('"'*ones), v^('\\'*ones)
+	return ((v-' '*ones)&^v | (quote-ones)&^quote | (slash-ones)&^slash) & highs
 }
 
 // escape reads the escape that b begins with: its length, and that of what it stands for in UTF-8; 0 for none.

@@ -31,39 +31,42 @@ type head struct {
 	text      []byte
 }
 
-// read checks a whole frame and says what it means.
-func (r *Reader) read(frame []byte) (Event, error) {
+// read checks a whole frame and notes what it means.
+func (r *Reader) read(frame []byte) error {
 	body := frame[:len(frame)-trailerBytes]
 	if crc32.ChecksumIEEE(body) != binary.BigEndian.Uint32(frame[len(body):]) {
-		return Event{}, ErrChecksum
+		return ErrChecksum
 	}
 	end := preludeBytes + int(binary.BigEndian.Uint32(frame[4:]))
 	headers, payload := body[preludeBytes:end], body[end:]
 	if len(headers) > 0 && bytes.Equal(headers, r.heads) { // nearly always: they are those of the event before
-		return Event{Name: r.event, Data: payload}, nil
+		r.ev = Event{Name: r.event, Data: payload}
+		return nil
 	}
 	h, err := readHead(headers)
 	if err != nil {
-		return Event{}, err
+		return err
 	}
 	switch string(h.message) {
 	case "event":
 		r.remember(headers, h.event)
-		return Event{Name: h.event, Data: payload}, nil
+		r.ev = Event{Name: h.event, Data: payload}
 	case "exception":
 		r.name = append(append(r.name[:0], "exception:"...), h.exception...)
-		return Event{Name: r.name, Data: payload}, nil
+		r.ev = Event{Name: r.name, Data: payload}
 	case "error":
 		r.name = append(append(r.name[:0], "error:"...), h.code...)
 		r.text = append(r.text[:0], `{"message":`...)
 		text, err := json.Marshal(string(h.text))
 		if err != nil {
-			return Event{}, ErrFrame // never: any string can be marshalled
+			return ErrFrame // never: any string can be marshalled
 		}
 		r.text = append(append(r.text, text...), '}')
-		return Event{Name: r.name, Data: r.text}, nil
+		r.ev = Event{Name: r.name, Data: r.text}
+	default:
+		return ErrFrame
 	}
-	return Event{}, ErrFrame
+	return nil
 }
 
 // remember keeps the headers of an event, and the type that they state.

@@ -64,6 +64,7 @@ type Reader struct {
 	event   []byte // and the type that they state
 	name    []byte // of an exception or error
 	text    []byte // of an error
+	ev      Event
 	ended   bool
 	err     error
 }
@@ -80,22 +81,23 @@ func (r *Reader) Feed(p []byte) {
 // End tells the reader that the stream has ended.
 func (r *Reader) End() { r.ended = true }
 
-// Next returns the next event. false means that more bytes are needed, or, after End, that nothing is left.
-func (r *Reader) Next() (Event, bool, error) {
+// Next returns the next event, valid until the next call. false means that more bytes are needed, or, after End, that
+// nothing is left.
+func (r *Reader) Next() (*Event, bool, error) {
 	if r.err != nil {
-		return Event{}, false, r.err
+		return &r.ev, false, r.err
 	}
 	frame, err := r.frame()
-	if err == nil && frame != nil {
-		var ev Event
-		if ev, err = r.read(frame); err == nil {
-			return ev, true, nil
-		}
+	if err == nil && frame == nil {
+		return &r.ev, false, nil
+	}
+	if err == nil {
+		err = r.read(frame)
 	}
 	if err != nil {
 		r.err, r.p, r.part = err, nil, nil
 	}
-	return Event{}, false, err
+	return &r.ev, err == nil, err
 }
 
 // frame returns the next whole frame, nil when its end has not arrived.

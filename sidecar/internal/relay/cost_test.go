@@ -193,7 +193,7 @@ var (
 	wireChat     = control.Wire{Text: `{"content":"`, Usage: `usage":{`}
 	wireMessages = control.Wire{Text: `{"type":"text_delta","text":"`, Usage: `usage":{`, Apart: true}
 	wireGemini   = control.Wire{Text: `{"text":"`, Usage: `usageMetadata":{`}
-	wireBedrock  = control.Wire{Text: `{"text":"`, Usage: `usage":{`, Apart: true}
+	wireBedrock  = control.Wire{Event: "contentBlockDelta", Text: `{"text":"`, Usage: `usage":{`, Apart: true}
 )
 
 // chunkChat is what a translation to chat makes of a text.

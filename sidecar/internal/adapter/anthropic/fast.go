@@ -38,16 +38,11 @@ func readPiece(data []byte) (p piece, ok bool) {
 	if !has(data, 0, deltaOpen) {
 		return p, false
 	}
-	at := len(deltaOpen)
-	first := at
-	for at < len(data) && data[at] >= '0' && data[at] <= '9' && at-first < 9 {
-		p.index = p.index*10 + int64(data[at]-'0')
-		at++
-	}
-	if at == first || !has(data, at, deltaInner) {
+	at, index := adapter.NumberEnd(data, len(deltaOpen))
+	if at < 0 || !has(data, at, deltaInner) {
 		return p, false
 	}
-	at += len(deltaInner)
+	p.index, at = int64(index), at+len(deltaInner)
 	switch {
 	case has(data, at, deltaText):
 		at += len(deltaText)
