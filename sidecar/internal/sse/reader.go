@@ -102,18 +102,18 @@ func (r *Reader) ordinary() (ok bool) {
 	if len(p) > r.room() {
 		return false
 	}
-	r.ev = Event{}
 	if r.cr < at {
 		r.cr = index(p, at, '\r')
 	}
+	var name, data []byte
 	if begins(p[at:], eventField) {
-		if r.ev.Name, at, ok = r.ordinaryName(at + len(eventField)); !ok {
+		if name, at, ok = r.ordinaryName(at + len(eventField)); !ok {
 			return false
 		}
 	}
 	if begins(p[at:], dataField) {
-		if r.ev.Data, at, ok = r.ordinaryLine(at + len(dataField)); ok && at < len(p) && p[at] == '\n' {
-			r.pos = at + 1
+		if data, at, ok = r.ordinaryLine(at + len(dataField)); ok && at < len(p) && p[at] == '\n' {
+			r.ev, r.pos = Event{Name: name, Data: data}, at+1
 			return true
 		}
 	}

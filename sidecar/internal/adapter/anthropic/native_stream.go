@@ -43,7 +43,10 @@ const (
 func (s *nativeStream) Event(dst, name, data []byte) ([]byte, adapter.Progress) {
 	if p, ok := readPiece(data); ok {
 		s.delivered += p.size
-		if dst = s.flush(dst); len(data) > p.to+len(`"}}`) { // padding, which may hold line ends
+		if s.last != nil {
+			dst = s.flush(dst)
+		}
+		if len(data) > p.to+len(`"}}`) { // padding, which may hold line ends
 			return sse.AppendData(append(dst, deltaName...), data), s.real(p.size > 0)
 		}
 		return append(append(append(dst, deltaName+dataField...), data...), "\n\n"...), s.real(p.size > 0)
