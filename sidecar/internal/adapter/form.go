@@ -17,6 +17,7 @@ const (
 // HoleKind is what may stand in a hole.
 type HoleKind uint8
 
+// The kinds.
 const (
 	HoleText   HoleKind = iota // the inside of a JSON string
 	HoleNumber                 // a natural number of up to nine digits

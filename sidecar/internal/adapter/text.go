@@ -99,22 +99,22 @@ func escape(b []byte) (length, size int) {
 	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
 		return 2, 1
 	case 'u':
-		r := hex4(b[2:])
+		r := Hex4(b[2:])
 		switch {
 		case r < 0:
 			return 0, 0
 		case !utf16.IsSurrogate(r):
 			return 6, utf8.RuneLen(r)
 		}
-		if len(b) > 7 && b[6] == '\\' && b[7] == 'u' && utf16.DecodeRune(r, hex4(b[8:])) != utf8.RuneError {
+		if len(b) > 7 && b[6] == '\\' && b[7] == 'u' && utf16.DecodeRune(r, Hex4(b[8:])) != utf8.RuneError {
 			return 12, 4
 		}
 	}
 	return 0, 0
 }
 
-// hex4 reads the four digits of \uXXXX, -1 when they are none.
-func hex4(b []byte) (r rune) {
+// Hex4 reads the four digits of \uXXXX, -1 when they are none.
+func Hex4(b []byte) (r rune) {
 	if len(b) < 4 {
 		return -1
 	}

@@ -82,7 +82,9 @@ func (s *Chunked) End(dst []byte) ([]byte, *exchange.Failure) {
 }
 
 // Abort implements adapter.Stream.
-func (s *Chunked) Abort(dst []byte, f *exchange.Failure) []byte { return adapter.AppendAbort(dst, f, 0) }
+func (s *Chunked) Abort(dst []byte, f *exchange.Failure) []byte {
+	return adapter.AppendAbort(dst, f, 0)
+}
 
 // Usage implements adapter.Stream.
 func (s *Chunked) Usage() exchange.Usage { return exchange.Usage{Source: exchange.FromEstimate} }

@@ -110,21 +110,6 @@ func textBytes(doc []byte, v span) int {
 	return len(text(doc, v)) // it has half a surrogate pair
 }
 
-// hex4 reads the four digits of \uXXXX.
-func hex4(b []byte) rune {
-	var r rune
-	for _, c := range b[:4] {
-		switch {
-		case c <= '9':
-			c -= '0'
-		default:
-			c = c&^0x20 - 'A' + 10
-		}
-		r = r<<4 | rune(c)
-	}
-	return r
-}
-
 // whole is the document's own value: the span of all but the space around it.
 func whole(doc []byte) span {
 	from := pastBlank(doc, 0)
