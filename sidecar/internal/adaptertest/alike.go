@@ -45,6 +45,9 @@ func Alike(t *testing.T, fast, slow adapter.Stream, forget func(), name string, 
 	same("broken off", string(fast.Abort(nil, f)), string(slow.Abort(nil, f)))
 }
 
+// Pieces are a text of sixteen parts for Likes, escaped: letters, escapes of all sorts, and halves of surrogate pairs.
+var Pieces = strings.Repeat(`abcdef`+`\n\"<b`+`\u00e9`+"é\\té", 2) + strings.Repeat(`\ud83d`+`\ude00`+`\\\\ &`+`ghijkl`, 2)
+
 // Likes are sixteen events that are like one of two, bit by bit of order: with a growing part of text for each ~ in them, and
 // a number for each #.
 func Likes(first, second, text string, order uint16) (events []string) {

@@ -14,8 +14,9 @@ func FuzzFast(f *testing.F) {
 		`{"contentBlockIndex":1,"delta":{"reasoningContent":{"signature":"~"}}}`, `{"contentBlockIndex":1,"delta":{"reasoningContent":{"redactedContent":"~"},"text":"~"}}`,
 		`{"delta":{"toolUse":{"input":"~"}}}`, `{"p":"~","delta":{"text":"~","text":"b"}}`, `{"delta":{"x":1},"delta":{"text":"~"}}`, `{"delta":`, text,
 	} {
-		f.Add(text, other, "a \\n\\u00e9\\ud83d\\ude00 <b>é", uint16(0x5a71))
-		f.Add(other, text, `"},{"`, uint16(0x1111))
+		f.Add(text, other, adaptertest.Pieces, uint16(0x0ff0))
+		f.Add(other, text, adaptertest.Pieces, uint16(0x3333))
+		f.Add(other, text, `"},{"`, uint16(0x0ff0))
 	}
 	f.Fuzz(func(t *testing.T, first, second, text string, order uint16) {
 		fast, slow := newConversation(chat(true), note), newConversation(chat(true), note)

@@ -21,9 +21,12 @@ func FuzzFast(f *testing.F) {
 		`{"usageMetadata":{"candidatesTokenCount":#},"candidates":[{"content":{"parts":{"text":"~"}}}]}`,
 		`{"candidates":[{"logprobsResult":{"chosenCandidates":[{"token":"~"}]},"content":{"parts":[{"text":"~"}]}}]}`, `{"error":{"code":#}}`, `[DONE]`, text,
 	} {
-		f.Add(text, other, "a \\n\\u00e9\\ud83d\\ude00 <b>é", uint16(0x5a71))
-		f.Add(other, text, `"},{"`, uint16(0x1111))
+		f.Add(text, other, adaptertest.Pieces, uint16(0x0ff0))
+		f.Add(other, text, adaptertest.Pieces, uint16(0x3333))
+		f.Add(other, text, `"},{"`, uint16(0x0ff0))
 	}
+	const ends = `{"candidates":[{"content":{"parts":[{"text":"~"}]},"finishReason":"`
+	f.Add(ends+`STOP"}]}`, ends+`MAX_TOKENS"},{}]}`, adaptertest.Pieces, uint16(0x0ff0))
 	f.Fuzz(func(t *testing.T, first, second, text string, order uint16) {
 		r := &exchange.Request{Model: "alias", ID: "r1", IncludeUsage: order&1 == 0}
 		note := func(dst []byte, u exchange.Usage, _ adapter.Delivered) ([]byte, exchange.Usage) {

@@ -15,12 +15,13 @@ func FuzzFast(f *testing.F) {
 	for _, delta := range []string{
 		`{"reasoning_content":"~","content":null},"finish_reason":null}]}`, `{"reasoning_content":"~","reasoning_details":[{"type":"reasoning.text","index":#,"text":"~"}]}}]}`,
 		`{"role":"assistant","content":"~","refusal":""}}],"service_tier":"flex"}`, `{"content":"~","refusal":"~"}}]}`, `{"refusal":"~"}}]}`,
-		`{"content":"~"},"logprobs":{"content":[{"token":"~"}]}}]}`, `{"content":"~"},"finish_reason":"length"}]}`,
+		`{"content":"~"},"logprobs":{"content":[{"token":"~"}]}}]}`, `{"content":"~"},"finish_reason":"length"}]}`, `{"content":"~"},"logprobs":{"content":[{"token":"a"}]}}]}`,
 		`{"tool_calls":[{"index":#,"id":"i","function":{"name":"f","arguments":"~"}}]}}]}`, `{"content":"~","annotations":[{"type":"url_citation","url_citation":{"url":"~"}}]}}]}`,
 		`{"content":"~","content":"b"}},{"delta":{"content":"~"}}],"x_gateway":{"a":#}}`, `{"images":[{"image_url":{"url":"data:image/png;base64,~"}}]}}]}`,
 	} {
-		f.Add(text, head+delta, "a \\n\\u00e9\\ud83d\\ude00 <b>é", uint16(0x5a71))
-		f.Add(head+delta, text, `"},{"`, uint16(0x1111))
+		f.Add(text, head+delta, adaptertest.Pieces, uint16(0x0ff0))
+		f.Add(head+delta, text, adaptertest.Pieces, uint16(0x3333))
+		f.Add(head+delta, text, `"},{"`, uint16(0x0ff0))
 	}
 	f.Fuzz(func(t *testing.T, first, second, text string, order uint16) {
 		start := func() *stream {
