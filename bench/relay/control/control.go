@@ -10,7 +10,10 @@
 // delivered, refusing what is no JSON.
 package control
 
-import "bytes"
+import (
+	"bytes"
+	"strconv"
+)
 
 // Scanner finds the ends of server-sent events in bytes that are split anywhere. Lines end in LF, CRLF or CR.
 type Scanner struct {
@@ -72,15 +75,46 @@ type Loop struct {
 	// Events counts the events.
 	Events int
 
-	scan Scanner
-	part []byte // of an event that came in several pieces
-	head []byte // of a translated chunk, up to its text
-	tail []byte // and behind it
+	// Broken is set where a frame's checksum is wrong: nothing is read behind it.
+	Broken bool
+
+	scan   Scanner
+	part   []byte // of an event that came in several pieces
+	event  []byte // needles
+	text   []byte
+	usage  []byte
+	apart  bool
+	head   []byte // of a translated chunk, up to its text or number
+	middle []byte // between the two
+	tail   []byte // and behind the text
+	number int64
 }
 
-// New begins a stream. head and tail are what stands around the text of a translated chunk.
-func New(head, tail string) *Loop {
-	return &Loop{scan: NewScanner(), head: []byte(head), tail: []byte(tail)}
+// Wire is how a provider spells what a translation looks for. Needles have no quote in front: with one the search is many
+// times slower. They cannot match inside a text, where their quotes would be escaped.
+type Wire struct {
+	Event string // stands in the headers of frames that bring a delta; for those alone
+	Text  string // stands before the text of a delta
+	Usage string // stands before a usage object, its brace included
+	Apart bool   // an event with a text states no usage, and need not be searched for it
+}
+
+// Chunk is what stands around the text of a translated chunk.
+type Chunk struct {
+	Head, Tail string
+	Middle     string // stands between the chunk's number and its text; "" for chunks without a number
+	Number     int64  // of the first one
+}
+
+// New begins a stream that is passed through.
+func New() *Loop { return &Loop{scan: NewScanner(), usage: []byte(`usage":{`)} }
+
+// NewTranslation begins a stream that is translated.
+func NewTranslation(from Wire, to Chunk) *Loop {
+	return &Loop{
+		scan: NewScanner(), event: []byte(from.Event), text: []byte(from.Text), usage: []byte(from.Usage), apart: from.Apart,
+		head: []byte(to.Head), middle: []byte(to.Middle), tail: []byte(to.Tail), number: to.Number,
+	}
 }
 
 // Pass appends to dst what the caller gets of one piece: the piece.
@@ -96,7 +130,7 @@ func (l *Loop) Pass(dst, p []byte) []byte {
 	return dst
 }
 
-// Translate appends to dst the chat chunks that become of one piece of an Anthropic stream.
+// Translate appends to dst the chunks that become of one piece.
 func (l *Loop) Translate(dst, p []byte) []byte {
 	for len(p) > 0 {
 		n, ok := l.scan.Next(p)
@@ -122,17 +156,13 @@ func (l *Loop) whole(p []byte, ends bool) []byte {
 	return p
 }
 
-// usageNeedle has no quote in front: with it the search is many times slower. It cannot match inside a text, where its
-// quote would be escaped.
-var usageNeedle = []byte(`usage":{`)
-
 // look keeps the usage that an event states.
 func (l *Loop) look(ev []byte) {
-	at := bytes.Index(ev, usageNeedle)
+	at := bytes.Index(ev, l.usage)
 	if at < 0 {
 		return
 	}
-	from := at + len(usageNeedle) - 1
+	from := at + len(l.usage) - 1
 	depth := 0
 	for i := from; i < len(ev); i++ { // usage holds numbers and objects: no text with a brace in it
 		switch ev[i] {
@@ -147,28 +177,27 @@ func (l *Loop) look(ev []byte) {
 	}
 }
 
-var (
-	deltaNeedle = []byte(`"text_delta","text":"`)
-	otherNeedle = []byte(`message_`)
-)
-
-// chunk appends the chat chunk that becomes of a delta of text: the text is copied as it stands, still escaped. Other
-// events make none; those that state usage are read for it.
+// chunk appends the chunk that becomes of a delta of text: the text is copied as it stands, still escaped. Other events
+// make none.
 func (l *Loop) chunk(dst, ev []byte) []byte {
-	at := bytes.Index(ev, deltaNeedle)
+	at := bytes.Index(ev, l.text)
+	if at < 0 || !l.apart {
+		l.look(ev)
+	}
 	if at < 0 {
-		if bytes.Contains(ev, otherNeedle) {
-			l.look(ev)
-		}
 		return dst
 	}
-	from := at + len(deltaNeedle)
+	from := at + len(l.text)
 	for i := from; i < len(ev); i++ {
 		switch ev[i] {
 		case '\\':
 			i++
 		case '"':
 			dst = append(dst, l.head...)
+			if len(l.middle) > 0 {
+				dst = append(strconv.AppendInt(dst, l.number, 10), l.middle...)
+				l.number++
+			}
 			dst = append(dst, ev[from:i]...)
 			return append(dst, l.tail...)
 		}

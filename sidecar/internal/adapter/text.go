@@ -1,7 +1,11 @@
 package adapter
 
 import (
+	"encoding/binary"
+	"math/bits"
 	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/tidwall/gjson"
 )
@@ -42,6 +46,90 @@ func Inside(v gjson.Result) string {
 		return ""
 	}
 	return v.Raw[1 : len(v.Raw)-1]
+}
+
+// TextEnd walks the inside of a JSON string that begins at i, behind its quote: to is where its closing quote stands, and
+// size how many bytes the text has once decoded. It is not for broken texts, nor for halves of surrogate pairs: to is -1
+// for those. So copying the text as it stands cannot carry broken JSON to a caller.
+func TextEnd(b []byte, i int) (to, size int) {
+	from, more := i, 0 // bytes that stand there and are none of the text
+	for {
+		for i+8 <= len(b) {
+			odd := oddBytes(binary.LittleEndian.Uint64(b[i:]))
+			if odd != 0 {
+				i += bits.TrailingZeros64(odd) / 8
+				break
+			}
+			i += 8
+		}
+		if i >= len(b) {
+			return -1, 0
+		}
+		switch c := b[i]; {
+		case c == '"':
+			return i, i - from - more
+		case c < ' ':
+			return -1, 0
+		case c != '\\':
+			i++
+		default:
+			length, n := escape(b[i:])
+			if length == 0 {
+				return -1, 0
+			}
+			i, more = i+length, more+length-n
+		}
+	}
+}
+
+// oddBytes finds among eight bytes, the first of which is the lowest, those that do not stand for themselves in a JSON
+// string: quotes, backslashes, and controls. The highest bit of the first such byte is set, and none below it.
+func oddBytes(v uint64) uint64 {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	quote, slash := v^('"'*ones), v^('\\'*ones)
+	return ((v-' '*ones)&^v | (quote-ones)&^quote | (slash-ones)&^slash) & highs
+}
+
+// escape reads the escape that b begins with: its length, and that of what it stands for in UTF-8; 0 for none.
+func escape(b []byte) (length, size int) {
+	if len(b) < 2 {
+		return 0, 0
+	}
+	switch b[1] {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		return 2, 1
+	case 'u':
+		r := Hex4(b[2:])
+		switch {
+		case r < 0:
+			return 0, 0
+		case !utf16.IsSurrogate(r):
+			return 6, utf8.RuneLen(r)
+		}
+		if len(b) > 7 && b[6] == '\\' && b[7] == 'u' && utf16.DecodeRune(r, Hex4(b[8:])) != utf8.RuneError {
+			return 12, 4
+		}
+	}
+	return 0, 0
+}
+
+// Hex4 reads the four digits of \uXXXX, -1 when they are none.
+func Hex4(b []byte) (r rune) {
+	if len(b) < 4 {
+		return -1
+	}
+	for _, c := range b[:4] {
+		switch {
+		case c >= '0' && c <= '9':
+			c -= '0'
+		case c|0x20 >= 'a' && c|0x20 <= 'f':
+			c = c | 0x20 - 'a' + 10
+		default:
+			return -1
+		}
+		r = r<<4 | rune(c)
+	}
+	return r
 }
 
 // Compact is a JSON value without insignificant space. v is part of a document that was found valid.

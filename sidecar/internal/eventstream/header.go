@@ -1,6 +1,7 @@
 package eventstream
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"hash/crc32"
@@ -30,35 +31,50 @@ type head struct {
 	text      []byte
 }
 
-// read checks a whole frame and says what it means.
-func (r *Reader) read(frame []byte) (Event, error) {
+// read checks a whole frame and notes what it means.
+func (r *Reader) read(frame []byte) error {
 	body := frame[:len(frame)-trailerBytes]
 	if crc32.ChecksumIEEE(body) != binary.BigEndian.Uint32(frame[len(body):]) {
-		return Event{}, ErrChecksum
+		return ErrChecksum
 	}
-	headers := preludeBytes + int(binary.BigEndian.Uint32(frame[4:]))
-	h, err := readHead(body[preludeBytes:headers])
+	end := preludeBytes + int(binary.BigEndian.Uint32(frame[4:]))
+	headers, payload := body[preludeBytes:end], body[end:]
+	if len(headers) > 0 && bytes.Equal(headers, r.heads) { // nearly always: they are those of the event before
+		r.ev = Event{Name: r.event, Data: payload}
+		return nil
+	}
+	h, err := readHead(headers)
 	if err != nil {
-		return Event{}, err
+		return err
 	}
-	payload := body[headers:]
 	switch string(h.message) {
 	case "event":
-		return Event{Name: h.event, Data: payload}, nil
+		r.remember(headers, h.event)
+		r.ev = Event{Name: h.event, Data: payload}
 	case "exception":
 		r.name = append(append(r.name[:0], "exception:"...), h.exception...)
-		return Event{Name: r.name, Data: payload}, nil
+		r.ev = Event{Name: r.name, Data: payload}
 	case "error":
 		r.name = append(append(r.name[:0], "error:"...), h.code...)
 		r.text = append(r.text[:0], `{"message":`...)
 		text, err := json.Marshal(string(h.text))
 		if err != nil {
-			return Event{}, ErrFrame // never: any string can be marshalled
+			return ErrFrame // never: any string can be marshalled
 		}
 		r.text = append(append(r.text, text...), '}')
-		return Event{Name: r.name, Data: r.text}, nil
+		r.ev = Event{Name: r.name, Data: r.text}
+	default:
+		return ErrFrame
 	}
-	return Event{}, ErrFrame
+	return nil
+}
+
+// remember keeps the headers of an event, and the type that they state.
+func (r *Reader) remember(headers, event []byte) {
+	if r.heads = r.heads[:0]; len(headers) <= headsBytesMax {
+		r.heads = append(r.heads, headers...)
+		r.event = append(r.event[:0], event...)
+	}
 }
 
 // readHead walks the headers. Of two with one name the last counts.

@@ -37,6 +37,8 @@ const (
 	FrameBytesMax = 16 << 20
 	// headerBytesMax is the cap of a frame's headers. Above it: ErrTooLarge.
 	headerBytesMax = 128 << 10
+	// headsBytesMax is the longest headers that are remembered. Longer ones are read each time.
+	headsBytesMax = 512
 	// keepBytesMax is how much buffer a reader keeps between frames. One huge frame must not make a long stream hold
 	// its size for hours.
 	keepBytesMax = 16 << 10
@@ -58,8 +60,11 @@ type Reader struct {
 	part    []byte // start of a frame whose end has not arrived
 	used    bool   // part was handed out as an event
 	checked bool   // the prelude in part is sound
+	heads   []byte // the headers of the newest event
+	event   []byte // and the type that they state
 	name    []byte // of an exception or error
 	text    []byte // of an error
+	ev      Event
 	ended   bool
 	err     error
 }
@@ -76,22 +81,23 @@ func (r *Reader) Feed(p []byte) {
 // End tells the reader that the stream has ended.
 func (r *Reader) End() { r.ended = true }
 
-// Next returns the next event. false means that more bytes are needed, or, after End, that nothing is left.
-func (r *Reader) Next() (Event, bool, error) {
+// Next returns the next event, valid until the next call. false means that more bytes are needed, or, after End, that
+// nothing is left.
+func (r *Reader) Next() (*Event, bool, error) {
 	if r.err != nil {
-		return Event{}, false, r.err
+		return &r.ev, false, r.err
 	}
 	frame, err := r.frame()
-	if err == nil && frame != nil {
-		var ev Event
-		if ev, err = r.read(frame); err == nil {
-			return ev, true, nil
-		}
+	if err == nil && frame == nil {
+		return &r.ev, false, nil
+	}
+	if err == nil {
+		err = r.read(frame)
 	}
 	if err != nil {
 		r.err, r.p, r.part = err, nil, nil
 	}
-	return Event{}, false, err
+	return &r.ev, err == nil, err
 }
 
 // frame returns the next whole frame, nil when its end has not arrived.

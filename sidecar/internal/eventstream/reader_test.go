@@ -14,6 +14,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 
 	aws "github.com/aws/aws-sdk-go-v2/aws/protocol/eventstream"
@@ -28,7 +30,7 @@ func read(p []byte, size func() int) ([]string, error) {
 		n := min(max(size(), 1), len(p))
 		chunks, p = append(chunks, p[:n]), p[n:]
 	}
-	return readertest.Play(&Reader{}, func(ev Event) string { return fmt.Sprintf("%s %q", ev.Name, ev.Data) }, chunks...)
+	return readertest.Play(&Reader{}, func(ev *Event) string { return fmt.Sprintf("%s %q", ev.Name, ev.Data) }, chunks...)
 }
 
 func whole(n int) func() int { return func() int { return n } }
@@ -260,4 +262,21 @@ func FuzzReader(f *testing.F) {
 			t.Fatalf("got %q, %v; want %q, %v", got, err, want, wantErr)
 		}
 	})
+}
+
+// TestHeadersAreRemembered: what a frame says is in its own headers, also where it follows one with others, or none.
+func TestHeadersAreRemembered(t *testing.T) {
+	var p []byte
+	for i, x := range [][3]string{
+		{"event", ":event-type", "a"}, {"event", ":event-type", "a"}, {"exception", ":exception-type", "a"}, {"event", ":event-type", "a"},
+		{"event", ":event-type", "b"}, {"event", ":event-type", "a"}, {"event", ":event-type", strings.Repeat("c", headsBytesMax)},
+		{"event", ":event-type", "a"}, {"event", ":event-type", strings.Repeat("c", headsBytesMax)},
+	} {
+		p = append(p, message(t, x[0], x[1], x[2], strconv.Itoa(i))...)
+	}
+	got, err := read(p, whole(50))
+	want, wantErr := oracle(p)
+	if !slices.Equal(got, want) || len(got) != 9 || err != nil || wantErr != nil {
+		t.Errorf("got %q, %v; want %q, %v", got, err, want, wantErr)
+	}
 }

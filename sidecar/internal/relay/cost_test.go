@@ -2,7 +2,9 @@ package relay
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"hash/crc32"
 	"io"
@@ -22,7 +24,6 @@ import (
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/messages"
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/openai"
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/responses"
-	"github.com/sluice-gateway/sluice/sidecar/internal/eventstream"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 	"github.com/sluice-gateway/sluice/sidecar/internal/sse"
 )
@@ -30,6 +31,7 @@ import (
 const (
 	costEvents = 256 // different ones that a lane plays over and over
 	costTurns  = 16  // times that a lane takes all of them before it is the next one's turn
+	costRounds = 250 // turns of a lane until its stream begins anew: an answer has a million events, not more
 )
 
 // costText is what event i says.
@@ -150,34 +152,77 @@ const costBurst = readBufferBytes
 // costLanes are the lanes by the names that bench/relay knows.
 func costLanes() map[string]costLane {
 	r := &exchange.Request{Model: "alias", ID: "r1", CreatedUnix: 1796018863, IncludeUsage: true, Native: []byte("{}")}
-	translated := func() *control.Loop {
-		return control.New(`data: {"id":"r1","object":"chat.completion.chunk","created":1796018863,"model":"alias",`+
-			`"choices":[{"index":0,"delta":{"content":"`, `"},"finish_reason":null}],"usage":null}`+"\n\n")
-	}
 	paced := func(dialect string) [][]byte { return costPieces(dialect, 0) }
 	burst := func(dialect string) [][]byte { return costPieces(dialect, costBurst) }
+	pass := func() func(dst, piece []byte) []byte { return control.New().Pass }
+	translate := func(from control.Wire, to control.Chunk) func(dst, piece []byte) []byte {
+		return control.NewTranslation(from, to).Translate
+	}
 	toMessages := messages.Face{Adapter: openai.New()}
 	toResponses := responses.Face{Adapter: openai.New()}
 	claude := anthropic.New()
+	native := claude.Speak(exchange.MessagesDialect, &exchange.Deployment{})
 	return map[string]costLane{
-		"control-chat":             costControl(paced("chat"), control.New("", "").Pass),
-		"control-chat-burst":       costControl(burst("chat"), control.New("", "").Pass),
-		"control-messages":         costControl(paced("messages"), control.New("", "").Pass),
-		"control-responses":        costControl(paced("responses"), control.New("", "").Pass),
-		"control-translated":       costControl(paced("messages"), translated().Translate),
-		"control-translated-burst": costControl(burst("messages"), translated().Translate),
+		"control-chat":              costControl(paced("chat"), pass()),
+		"control-chat-burst":        costControl(burst("chat"), pass()),
+		"control-messages":          costControl(paced("messages"), pass()),
+		"control-messages-burst":    costControl(burst("messages"), pass()),
+		"control-responses":         costControl(paced("responses"), pass()),
+		"control-translated":        costControl(paced("messages"), translate(wireMessages, chunkChat("r1"))),
+		"control-translated-burst":  costControl(burst("messages"), translate(wireMessages, chunkChat("r1"))),
+		"control-gemini":            costControl(paced("gemini"), translate(wireGemini, chunkChat("u7Jw0a3f"))),
+		"control-bedrock":           costControl(paced("bedrock"), control.NewTranslation(wireBedrock, chunkChat("r1")).TranslateFrames),
+		"control-chat-to-messages":  costControl(paced("chat"), translate(wireChat, chunkMessages)),
+		"control-chat-to-responses": costControl(paced("chat"), translate(wireChat, chunkResponses("r1"))),
 
 		"chat":             costProduct(paced("chat"), &sse.Reader{}, openai.New().Stream(r, nil)),
 		"chat-burst":       costProduct(burst("chat"), &sse.Reader{}, openai.New().Stream(r, nil)),
-		"messages":         costProduct(paced("messages"), &sse.Reader{}, claude.Speak(exchange.MessagesDialect, &exchange.Deployment{}).Stream(r, nil)),
+		"messages":         costProduct(paced("messages"), &sse.Reader{}, native.Stream(r, nil)),
+		"messages-burst":   costProduct(burst("messages"), &sse.Reader{}, native.Stream(r, nil)),
 		"responses":        costProduct(paced("responses"), &sse.Reader{}, openai.New().Speak(exchange.ResponsesDialect, &exchange.Deployment{Provider: "openai"}).Stream(r, nil)),
 		"translated":       costProduct(paced("messages"), &sse.Reader{}, claude.Stream(r, nil)),
 		"translated-burst": costProduct(burst("messages"), &sse.Reader{}, claude.Stream(r, nil)),
 
 		"gemini":            costProduct(paced("gemini"), &sse.Reader{}, gemini.New().Stream(r, nil)),
-		"bedrock":           costProduct(paced("bedrock"), &awsFraming{Reader: eventstream.Reader{}}, bedrock.New().Stream(r, nil)),
+		"bedrock":           costProduct(paced("bedrock"), &awsFraming{}, bedrock.New().Stream(r, nil)),
 		"chat-to-messages":  costProduct(paced("chat"), &sse.Reader{}, toMessages.Stream(r, nil)),
 		"chat-to-responses": costProduct(paced("chat"), &sse.Reader{}, toResponses.Stream(r, nil)),
+	}
+}
+
+// How the providers spell the text of a delta, and their usage. Claude and Bedrock tell it in events of their own; in the
+// others any event may.
+var (
+	wireChat     = control.Wire{Text: `{"content":"`, Usage: `usage":{`}
+	wireMessages = control.Wire{Text: `{"type":"text_delta","text":"`, Usage: `usage":{`, Apart: true}
+	wireGemini   = control.Wire{Text: `{"text":"`, Usage: `usageMetadata":{`}
+	wireBedrock  = control.Wire{Event: "contentBlockDelta", Text: `{"text":"`, Usage: `usage":{`, Apart: true}
+)
+
+// chunkChat is what a translation to chat makes of a text.
+func chunkChat(id string) control.Chunk {
+	return control.Chunk{
+		Head: `data: {"id":"` + id + `","object":"chat.completion.chunk","created":1796018863,"model":"alias",` +
+			`"choices":[{"index":0,"delta":{"content":"`,
+		Tail: `"},"finish_reason":null}],"usage":null}` + "\n\n",
+	}
+}
+
+// A face translates twice: what its provider says to chat chunks, and these to its own dialect. Its recipe translates
+// once, from the chunk to the dialect: nothing that a caller sees needs the chunk to be written in between.
+var chunkMessages = control.Chunk{
+	Head: "event: content_block_delta\n" + `data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"`,
+	Tail: `"}}` + "\n\n",
+}
+
+// chunkResponses is what becomes of a text for callers of the Responses API. Four events stand before the first.
+func chunkResponses(request string) control.Chunk {
+	sum := sha256.Sum256([]byte(request + "/chatcmpl-9QmTz0f3LxQb7yVwRkP2d6Hs8Ae"))
+	return control.Chunk{
+		Head:   "event: response.output_text.delta\n" + `data: {"type":"response.output_text.delta","sequence_number":`,
+		Middle: `,"item_id":"msg_` + hex.EncodeToString(sum[:16]) + `0","output_index":0,"content_index":0,"delta":"`,
+		Tail:   `","logprobs":[]}` + "\n\n",
+		Number: 4,
 	}
 }
 
@@ -192,31 +237,33 @@ func TestCostLanes(t *testing.T) {
 	}
 	all := func(dialect string) string { return string(bytes.Join(costPieces(dialect, 0), nil)) }
 	renamed := strings.ReplaceAll(all("chat"), `"gpt-large-2026-10"`, `"alias"`)
-	lanes := costLanes()
-	chunks := play(lanes["control-translated"])
+	got := map[string]string{}
+	for name, l := range costLanes() {
+		got[name] = play(l)
+	}
 	for name, want := range map[string]string{
 		"control-chat": all("chat"), "control-chat-burst": all("chat"), "chat": renamed, "chat-burst": renamed,
 		"control-messages": all("messages"), "messages": all("messages"),
+		"control-messages-burst": all("messages"), "messages-burst": all("messages"),
 		"control-responses": all("responses"), "responses": all("responses"),
-		"control-translated-burst": chunks, "translated": chunks, "translated-burst": chunks,
+		"control-translated-burst": got["control-translated"], "translated": got["control-translated"],
+		"translated-burst": got["control-translated"], "bedrock": got["control-translated"], "control-bedrock": got["control-translated"],
+		"gemini": got["control-gemini"], "chat-to-messages": got["control-chat-to-messages"],
+		"chat-to-responses": got["control-chat-to-responses"],
 	} {
-		if got := play(lanes[name]); got != want {
-			t.Errorf("%s: got %.300q, want %.300q", name, got, want)
+		if got[name] != want {
+			t.Errorf("%s: got %.300q, want %.300q", name, got[name], want)
 		}
 	}
 	if n := len(costDialects["chat"](10)); n != 302 {
 		t.Errorf("the chat chunk has %d bytes, the recipe's has 302", n)
 	}
 	for name, path := range map[string][]string{
-		"control-translated": {"choices", "0", "delta", "content"}, "gemini": {"choices", "0", "delta", "content"},
-		"bedrock": {"choices", "0", "delta", "content"}, "chat-to-messages": {"delta", "text"}, "chat-to-responses": {"delta"},
+		"control-translated": {"choices", "0", "delta", "content"}, "control-gemini": {"choices", "0", "delta", "content"},
+		"control-chat-to-messages": {"delta", "text"}, "control-chat-to-responses": {"delta"},
 	} {
-		got := play(lanes[name])
-		if name == "control-translated" {
-			got = chunks
-		}
 		at := 0
-		for line := range strings.Lines(got) {
+		for line := range strings.Lines(got[name]) {
 			data, ok := strings.CutPrefix(line, "data: ")
 			if !ok {
 				continue
@@ -228,6 +275,16 @@ func TestCostLanes(t *testing.T) {
 		}
 		if at != costEvents {
 			t.Errorf("%s: %d events, want %d", name, at, costEvents)
+		}
+	}
+}
+
+// TestCostAllocatesNothing: no lane makes garbage, chunk for chunk.
+func TestCostAllocatesNothing(t *testing.T) {
+	for name, l := range costLanes() {
+		l.play(1, io.Discard) // streams learn, buffers grow
+		if n := testing.AllocsPerRun(5, func() { l.play(1, io.Discard) }); n > costEvents/10 {
+			t.Errorf("%s: %v allocations in %d events", name, n, costEvents)
 		}
 	}
 }
@@ -261,9 +318,12 @@ func BenchmarkCost(b *testing.B) {
 	}
 	type cost struct{ ns, allocs, bytes []float64 }
 	costs := make([]cost, len(names))
-	warm := true
+	warm, round := true, 0
 	var before, after runtime.MemStats
 	for b.Loop() {
+		if round++; round%costRounds == 0 {
+			lanes, warm = costLanes(), true
+		}
 		for i, name := range names {
 			l := lanes[name]
 			runtime.ReadMemStats(&before)

@@ -64,6 +64,7 @@ type Stream struct {
 	off      int     // of out, for Read
 	early    bool    // no real token yet, though the caller has the stream: it was silent for too long
 	events   int64
+	used     bool // rd has no event left in what it was fed
 	eof      bool // the provider's body has ended
 	replayed bool // made of a complete answer: there are no events
 	ended    bool // End was called and had no complaint: out holds the last bytes
@@ -89,12 +90,15 @@ func (s *Stream) step(block bool) (turn, *exchange.Failure) {
 		return turnEnd, nil
 	}
 	for {
-		ev, ok, err := s.rd.Next()
-		if err != nil {
-			return turnFailed, unframed(err)
-		}
-		if ok {
-			return s.event(ev)
+		if !s.used {
+			ev, ok, err := s.rd.Next()
+			if err != nil {
+				return turnFailed, unframed(err)
+			}
+			if ok {
+				return s.event(ev)
+			}
+			s.used = true
 		}
 		if s.eof {
 			return turnEnd, nil
@@ -103,10 +107,11 @@ func (s *Stream) step(block bool) (turn, *exchange.Failure) {
 		switch err {
 		case nil:
 			s.rd.Feed(p)
+			s.used = false
 		case errNoBytes: //nolint:errorlint // for each chunk, and a source returns its sentinels bare
 			return turnWait, nil
 		case io.EOF:
-			s.eof = true
+			s.eof, s.used = true, false
 			s.rd.End()
 		default:
 			return turnFailed, asFailure(err)

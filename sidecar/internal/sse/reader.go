@@ -26,6 +26,9 @@ const EventBytesMax = 32 << 20
 // stream hold its size for hours.
 const keepBytesMax = 16 << 10
 
+// usualBytesMax bounds the name that is looked for first, in bytes. A longer one is searched for its end each time.
+const usualBytesMax = 128
+
 // Reader cuts a byte stream, split anywhere, into events. Lines may end in LF, CRLF or CR, also mixed. An event that
 // lies whole in one chunk and has one data line is not copied.
 //
@@ -49,6 +52,7 @@ type Reader struct {
 	nameLent, dataLent bool
 	bare               []byte // a bare error line that waits behind the event before it
 
+	usual    []byte // the name of the newest ordinary event; it has no line end in it
 	ev       Event
 	fresh    bool // nothing is open: p[pos:] begins an event, and not the first one
 	lent     bool // the line in hand lies whole in p
@@ -98,15 +102,18 @@ func (r *Reader) ordinary() (ok bool) {
 	if len(p) > r.room() {
 		return false
 	}
-	r.ev = Event{}
+	if r.cr < at {
+		r.cr = index(p, at, '\r')
+	}
+	var name, data []byte
 	if begins(p[at:], eventField) {
-		if r.ev.Name, at, ok = r.ordinaryLine(at + len(eventField)); !ok {
+		if name, at, ok = r.ordinaryName(at + len(eventField)); !ok {
 			return false
 		}
 	}
 	if begins(p[at:], dataField) {
-		if r.ev.Data, at, ok = r.ordinaryLine(at + len(dataField)); ok && at < len(p) && p[at] == '\n' {
-			r.pos = at + 1
+		if data, at, ok = r.ordinaryLine(at + len(dataField)); ok && at < len(p) && p[at] == '\n' {
+			r.ev, r.pos = Event{Name: name, Data: data}, at+1
 			return true
 		}
 	}
@@ -116,12 +123,24 @@ func (r *Reader) ordinary() (ok bool) {
 	return false
 }
 
+// ordinaryName is ordinaryLine for a name. It is nearly always that of the event before, and need not be searched for.
+func (r *Reader) ordinaryName(from int) (name []byte, next int, ok bool) {
+	if end := from + len(r.usual); end < len(r.p) && r.p[end] == '\n' && string(r.p[from:end]) == string(r.usual) {
+		return r.p[from:end], end + 1, true
+	}
+	name, next, ok = r.ordinaryLine(from)
+	if ok && len(name) <= usualBytesMax {
+		r.usual = append(r.usual[:0], name...)
+	}
+	return name, next, ok
+}
+
 // ordinaryLine is p from a place up to the next LF, and the place behind that; ok is false when there is a CR before.
 func (r *Reader) ordinaryLine(from int) (line []byte, next int, ok bool) {
 	if r.lf < from {
 		r.lf = index(r.p, from, '\n')
 	}
-	if r.lf == len(r.p) || bytes.IndexByte(r.p[from:r.lf], '\r') >= 0 {
+	if r.lf == len(r.p) || r.cr < r.lf {
 		return nil, from, false
 	}
 	return r.p[from:r.lf], r.lf + 1, true

@@ -1,6 +1,10 @@
 package anthropic
 
-import "bytes"
+import (
+	"bytes"
+
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
+)
 
 // Nearly all events of a stream are deltas of one of three kinds, in one spelling. Those are recognised byte by byte
 // and their text is copied as it is, still escaped. Whatever looks only a little different goes the long way.
@@ -34,16 +38,11 @@ func readPiece(data []byte) (p piece, ok bool) {
 	if !has(data, 0, deltaOpen) {
 		return p, false
 	}
-	at := len(deltaOpen)
-	first := at
-	for at < len(data) && data[at] >= '0' && data[at] <= '9' && at-first < 9 {
-		p.index = p.index*10 + int64(data[at]-'0')
-		at++
-	}
-	if at == first || !has(data, at, deltaInner) {
+	at, index := adapter.NumberEnd(data, len(deltaOpen))
+	if at < 0 || !has(data, at, deltaInner) {
 		return p, false
 	}
-	at += len(deltaInner)
+	p.index, at = int64(index), at+len(deltaInner)
 	switch {
 	case has(data, at, deltaText):
 		at += len(deltaText)
@@ -55,8 +54,9 @@ func readPiece(data []byte) (p piece, ok bool) {
 		return p, false
 	}
 	p.from = at
-	p.to, p.size, ok = scanString(data, at)
-	return p, ok && closes(data[p.to+1:])
+	to, size := adapter.TextEnd(data, at)
+	p.to, p.size = to, int64(size)
+	return p, to >= 0 && closes(data[to+1:])
 }
 
 // fast translates an ordinary delta. ok is false, and nothing was done, when data is anything else.

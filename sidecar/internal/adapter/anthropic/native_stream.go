@@ -43,11 +43,13 @@ const (
 func (s *nativeStream) Event(dst, name, data []byte) ([]byte, adapter.Progress) {
 	if p, ok := readPiece(data); ok {
 		s.delivered += p.size
-		dst = append(s.flush(dst), deltaName...)
-		if len(data) > p.to+len(`"}}`) { // padding, which may hold line ends
-			return sse.AppendData(dst, data), s.real(p.size > 0)
+		if s.last != nil {
+			dst = s.flush(dst)
 		}
-		return append(append(append(dst, dataField...), data...), "\n\n"...), s.real(p.size > 0)
+		if len(data) > p.to+len(`"}}`) { // padding, which may hold line ends
+			return sse.AppendData(append(dst, deltaName...), data), s.real(p.size > 0)
+		}
+		return append(append(append(dst, deltaName+dataField...), data...), "\n\n"...), s.real(p.size > 0)
 	}
 	if len(bytes.TrimSpace(data)) == 0 || bytes.Equal(data, doneMark) {
 		return dst, adapter.Progress{}
@@ -127,9 +129,9 @@ func (s *nativeStream) flush(dst []byte) []byte {
 // begins takes the start of a block. What the provider's own tools found is as good as a token to who waits.
 func (s *nativeStream) begins(b gjson.Result) bool {
 	kind := b.Get("type").Str
-	n := textSize(adapter.Inside(b.Get("text"))) + textSize(adapter.Inside(b.Get("thinking")))
+	n := textSize(b.Get("text")) + textSize(b.Get("thinking"))
 	if strings.HasSuffix(kind, "tool_use") {
-		n += textSize(adapter.Inside(b.Get("name")))
+		n += textSize(b.Get("name"))
 		if input := adapter.Compact(b.Get("input")); input != "{}" {
 			n += int64(len(input))
 		}
@@ -142,10 +144,18 @@ func (s *nativeStream) begins(b gjson.Result) bool {
 func (s *nativeStream) says(d gjson.Result) bool {
 	n := int64(0)
 	for _, name := range [...]string{"text", "thinking", "partial_json", "content"} {
-		n += textSize(adapter.Inside(d.Get(name)))
+		n += textSize(d.Get(name))
 	}
 	s.delivered += n
 	return n > 0
+}
+
+// textSize is how many bytes the text v has, 0 for what is none.
+func textSize(v gjson.Result) int64 {
+	if v.Type != gjson.String {
+		return 0
+	}
+	return int64(len(v.Str))
 }
 
 // End implements adapter.Stream. A stream that gave its stop reason is complete even if it lacks message_stop, which

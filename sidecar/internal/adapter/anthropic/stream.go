@@ -157,17 +157,17 @@ func (s *stream) delta(dst []byte, ev gjson.Result) ([]byte, *exchange.Failure) 
 	case "signature_delta":
 		return s.sign(dst, d.Get("signature")), nil
 	case "input_json_delta":
-		fragment := adapter.Inside(d.Get("partial_json"))
-		if v := d.Get("partial_json"); v.IsObject() { // whole, and not as a text
-			fragment = adapter.Inside(gjson.ParseBytes(adapter.AppendString(nil, adapter.Compact(v))))
+		v := d.Get("partial_json")
+		if v.IsObject() { // whole, and not as a text
+			v = gjson.ParseBytes(adapter.AppendString(nil, adapter.Compact(v)))
 		}
-		if fragment == "" {
+		if textSize(v) == 0 {
 			return dst, nil
 		}
 		if index := ev.Get("index"); s.block != blockTool || index.Exists() && index.Int() != s.index {
 			return dst, adapter.InvalidAnswer("the provider's stream has arguments of no call that is open")
 		}
-		return s.arguments(dst, []byte(fragment), textSize(fragment)), nil
+		return s.arguments(dst, []byte(adapter.Inside(v)), textSize(v)), nil
 	}
 	return dst, nil
 }
@@ -178,7 +178,7 @@ func add(dst []byte, v gjson.Result, with func(dst, escaped []byte, size int64) 
 	if escaped == "" {
 		return dst
 	}
-	return with(dst, []byte(escaped), textSize(escaped))
+	return with(dst, []byte(escaped), textSize(v))
 }
 
 // say appends a chunk with a piece of text, given escaped and with its decoded size.

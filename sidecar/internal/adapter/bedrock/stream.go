@@ -20,6 +20,10 @@ type conversation struct {
 	thoughts int   // blocks of thinking so far
 	detailed bool  // the entry of the open one has begun
 
+	form      adapter.Form // of the newest delta of a text
+	formThink bool         // which was thought
+	formBlock int64        // upstream's index of its block
+
 	stop  string         // upstream's stop reason, "" while there is none
 	usage exchange.Usage // what the provider stated; of its tokens or its tier
 }
@@ -28,8 +32,14 @@ func newConversation(r *exchange.Request, a adapter.Annotate) *conversation {
 	return &conversation{Single: reply.NewSingle(r, a), block: -1, usage: exchange.Usage{Source: exchange.FromEstimate}}
 }
 
+const deltaEvent = "contentBlockDelta"
+
 // Event takes one upstream event.
 func (s *conversation) Event(dst, name, data []byte) ([]byte, adapter.Progress) {
+	if out, ok := s.fast(dst, name, data); ok {
+		s.Sent.Pieces++
+		return out, adapter.Progress{Real: true}
+	}
 	if f := exception(name, data); f != nil {
 		return dst, s.Broke(f)
 	}
@@ -45,8 +55,9 @@ func (s *conversation) Event(dst, name, data []byte) ([]byte, adapter.Progress) 
 	switch string(name) {
 	case "contentBlockStart":
 		dst = s.open(dst, ev)
-	case "contentBlockDelta":
+	case deltaEvent:
 		dst, f = s.delta(dst, ev)
+		s.learn(data, ev)
 	case "contentBlockStop":
 		dst = s.closeCall(dst)
 	case "messageStop":
@@ -71,7 +82,7 @@ func (s *conversation) Event(dst, name, data []byte) ([]byte, adapter.Progress) 
 // known reports whether an event is one of those that are read. Others may hold anything, or nothing.
 func known(name []byte) bool {
 	switch string(name) {
-	case "contentBlockStart", "contentBlockDelta", "contentBlockStop", "messageStop", "metadata":
+	case "contentBlockStart", deltaEvent, "contentBlockStop", "messageStop", "metadata":
 		return true
 	}
 	return false
@@ -100,10 +111,10 @@ func (s *conversation) closeCall(dst []byte) []byte {
 func (s *conversation) delta(dst []byte, ev gjson.Result) ([]byte, *exchange.Failure) {
 	index, d := ev.Get("contentBlockIndex").Int(), ev.Get("delta")
 	if text := d.Get("text"); text.Str != "" {
-		return s.say(s.closeCall(dst), text), nil
+		return s.say(dst, []byte(adapter.Inside(text)), int64(len(text.Str))), nil
 	}
 	if reasoning := d.Get("reasoningContent"); reasoning.IsObject() {
-		return s.think(s.closeCall(dst), reasoning, index), nil
+		return s.reason(dst, reasoning, index), nil
 	}
 	input := d.Get("toolUse.input")
 	if input.IsObject() { // whole, and not as a text
@@ -119,38 +130,53 @@ func (s *conversation) delta(dst []byte, ev gjson.Result) ([]byte, *exchange.Fai
 	return s.arguments(dst, fragment, int64(len(input.Str))), nil
 }
 
-// say appends a chunk with a piece of text.
-func (s *conversation) say(dst []byte, text gjson.Result) []byte {
-	dst = append(s.Delta(dst), `"content":"`...)
-	s.Sent.Bytes += int64(len(text.Str))
-	return s.Done(append(append(dst, adapter.Inside(text)...), '"'))
+// say appends a chunk with a piece of text, given escaped and with its decoded size.
+func (s *conversation) say(dst, escaped []byte, size int64) []byte {
+	dst = append(s.Delta(s.closeCall(dst)), `"content":"`...)
+	s.Sent.Bytes += size
+	return s.Done(append(append(dst, escaped...), '"'))
 }
 
-// think appends a chunk with a piece of thinking: as text, and as a piece of its block, with what signs it.
-func (s *conversation) think(dst []byte, reasoning gjson.Result, index int64) []byte {
+// reason appends a chunk with a piece of thinking, or with what signs it.
+func (s *conversation) reason(dst []byte, reasoning gjson.Result, index int64) []byte {
+	if text := reasoning.Get("text"); text.Str != "" {
+		return s.think(dst, []byte(adapter.Inside(text)), int64(len(text.Str)), index)
+	}
+	member, value := "data", adapter.Inside(reasoning.Get("redactedContent"))
+	if value == "" {
+		member, value = "signature", adapter.Inside(reasoning.Get("signature"))
+	}
+	dst = s.closeCall(dst)
+	s.enter(index)
+	if value == "" {
+		return dst
+	}
+	dst = s.detail(append(s.Delta(dst), `"reasoning_details":[`...), member == "data")
+	return s.Done(append(reply.AppendEscaped(dst, member, value), `}]`...))
+}
+
+// think appends a chunk with a piece of thinking: as text, and as a piece of its block.
+func (s *conversation) think(dst, escaped []byte, size, index int64) []byte {
+	s.enter(index)
+	dst = append(s.Delta(s.closeCall(dst)), `"reasoning_content":"`...)
+	dst = s.detail(append(append(dst, escaped...), `","reasoning_details":[`...), false)
+	s.Sent.Bytes += size
+	return s.Done(append(reply.AppendEscaped(dst, "text", escaped), `}]`...))
+}
+
+// enter notes that a block of thinking goes on, or begins.
+func (s *conversation) enter(index int64) {
 	if index != s.block {
 		s.block, s.detailed = index, false
 		s.thoughts++
 	}
-	text := reasoning.Get("text")
-	member, value := "text", adapter.Inside(text)
-	if value == "" {
-		member, value = "data", adapter.Inside(reasoning.Get("redactedContent"))
-	}
-	if value == "" {
-		member, value = "signature", adapter.Inside(reasoning.Get("signature"))
-	}
-	if value == "" {
-		return dst
-	}
-	dst = s.Delta(dst)
-	if member == "text" {
-		dst = append(append(append(dst, `"reasoning_content":"`...), value...), `",`...)
-		s.Sent.Bytes += int64(len(text.Str))
-	}
-	dst = reply.OpenThought(append(dst, `"reasoning_details":[`...), s.thoughts-1, member == "data", !s.detailed)
+}
+
+// detail begins a piece of the open block of thinking.
+func (s *conversation) detail(dst []byte, redacted bool) []byte {
+	first := !s.detailed
 	s.detailed = true
-	return s.Done(append(reply.AppendEscaped(dst, member, value), `}]`...))
+	return reply.OpenThought(dst, s.thoughts-1, redacted, first)
 }
 
 // arguments appends a chunk with a piece of the last call's arguments.

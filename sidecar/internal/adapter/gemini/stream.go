@@ -18,6 +18,12 @@ type stream struct {
 	choices []*choice
 	counts  counts
 	ended   bool // End succeeded
+
+	form      adapter.Form // of the newest event that brought a text and nothing else
+	formThink bool         // which was thought
+	formCount bool         // it had usageMetadata
+	formOf    *choice
+	unread    []byte // the newest usageMetadata of the events of the form
 }
 
 // choice is what has come of one candidate.
@@ -39,13 +45,19 @@ func (s *stream) Event(dst, _, data []byte) ([]byte, adapter.Progress) {
 	if data = bytes.TrimSpace(data); len(data) == 0 || bytes.Equal(data, doneMark) {
 		return dst, adapter.Progress{} // proxies that think this is OpenAI's dialect append it
 	}
+	if out, ok := s.fast(dst, data); ok {
+		s.Sent.Pieces++
+		return out, adapter.Progress{Real: true}
+	}
+	s.count()
 	answer, f := object(data)
 	if f != nil {
 		return dst, s.Broke(f)
 	}
 	s.counts.update(answer.Get("usageMetadata"))
 	if id := answer.Get("responseId").Str; id != "" && !s.named {
-		s.ID, s.named = id, true // the role chunk, if it went out, had none to show
+		s.named = true
+		s.Name(id) // the role chunk, if it went out, had none to show
 	}
 	list := answer.Get("candidates").Array()
 	for _, c := range list { // before anything of it goes out
@@ -60,6 +72,9 @@ func (s *stream) Event(dst, _, data []byte) ([]byte, adapter.Progress) {
 			return dst, s.Broke(adapter.InvalidAnswer("the provider's stream has too many candidates"))
 		}
 		dst = s.candidate(dst, ch, c)
+		if len(list) == 1 {
+			s.learn(data, answer, ch, c)
+		}
 	}
 	if len(list) == 0 && len(s.choices) == 0 && isBlocked(answer) {
 		s.choice(0).finish = blocked
@@ -97,22 +112,20 @@ func (s *stream) candidate(dst []byte, c *choice, v gjson.Result) []byte {
 			dst = s.call(dst, c, call, signature.Str)
 			return true
 		}
-		escaped, image := adapter.Inside(p.Get("text")), p.Get("inlineData")
+		text, image := p.Get("text"), p.Get("inlineData")
 		switch {
 		case isDrawn(p, image):
 			c.thinking = false
 			dst = appendImage(append(s.open(dst, c), `"images":[`...), image)
 			dst = s.close(append(dst, ']'))
 			s.Sent.Bytes += adapter.DrawnBytes
-		case escaped == "":
+			s.Sent.Bytes += int64(len(text.Str))
+		case text.Str == "":
 		case p.Get("thought").Bool():
-			dst = s.thought(dst, c, escaped)
+			dst = s.think(dst, c, []byte(adapter.Inside(text)), len(text.Str))
 		default:
-			c.thinking = false
-			dst = append(s.open(dst, c), `"content":"`...)
-			dst = s.close(append(append(dst, escaped...), '"'))
+			dst = s.say(dst, c, []byte(adapter.Inside(text)), len(text.Str))
 		}
-		s.Sent.Bytes += int64(len(p.Get("text").Str))
 		if sealed := adapter.Inside(signature); sealed != "" {
 			c.entries++
 			c.thinking = false
@@ -128,14 +141,23 @@ func (s *stream) candidate(dst []byte, c *choice, v gjson.Result) []byte {
 	return dst
 }
 
-// thought appends a chunk with a piece of what the model thought: as text, and as a piece of its entry.
-func (s *stream) thought(dst []byte, c *choice, escaped string) []byte {
+// say appends a chunk with a piece of text, given escaped and with its decoded size.
+func (s *stream) say(dst []byte, c *choice, escaped []byte, size int) []byte {
+	c.thinking = false
+	dst = append(s.open(dst, c), `"content":"`...)
+	s.Sent.Bytes += int64(size)
+	return s.close(append(append(dst, escaped...), '"'))
+}
+
+// think appends a chunk with a piece of what the model thought: as text, and as a piece of its entry.
+func (s *stream) think(dst []byte, c *choice, escaped []byte, size int) []byte {
 	if !c.thinking {
 		c.thinking = true
 		c.entries++
 	}
 	dst = append(s.open(dst, c), `"reasoning_content":"`...)
 	dst = append(append(dst, escaped...), `","reasoning_details":[`...)
+	s.Sent.Bytes += int64(size)
 	return s.close(append(appendThought(dst, c.entries-1, escaped), ']'))
 }
 
@@ -183,6 +205,7 @@ func (s *stream) End(dst []byte) ([]byte, *exchange.Failure) {
 
 // Usage is what the provider has stated so far.
 func (s *stream) Usage() exchange.Usage {
+	s.count()
 	if u, ok := s.Told(); ok {
 		return u
 	}

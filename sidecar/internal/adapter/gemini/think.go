@@ -93,7 +93,7 @@ const (
 )
 
 // appendThought appends the entry for a text that was thought, given escaped.
-func appendThought(dst []byte, index int, escaped string) []byte {
+func appendThought[T string | []byte](dst []byte, index int, escaped T) []byte {
 	dst = strconv.AppendInt(append(dst, detailText...), int64(index), 10)
 	return append(append(append(dst, `,"text":"`...), escaped...), `"}`...)
 }

@@ -3,6 +3,7 @@ package messages
 import (
 	"cmp"
 	"encoding/json"
+	"strconv"
 
 	"github.com/tidwall/gjson"
 
@@ -35,12 +36,12 @@ type stream struct {
 
 // Event implements adapter.Stream.
 func (s *stream) Event(dst, name, data []byte) ([]byte, adapter.Progress) {
-	return s.Pass(dst, name, data, s.tell)
+	return s.Pass(dst, name, data, s)
 }
 
 // End implements adapter.Stream.
 func (s *stream) End(dst []byte) ([]byte, *exchange.Failure) {
-	dst, f := s.Finish(dst, s.tell)
+	dst, f := s.Finish(dst, s)
 	if f != nil {
 		return dst, f
 	}
@@ -68,8 +69,8 @@ func (s *stream) Abort(dst []byte, f *exchange.Failure) []byte {
 	})
 }
 
-// tell appends what becomes of a chunk.
-func (s *stream) tell(dst []byte, chunk gjson.Result) ([]byte, *exchange.Failure) {
+// Tell implements adapter.Teller.
+func (s *stream) Tell(dst []byte, chunk gjson.Result) ([]byte, *exchange.Failure) {
 	dst = s.start(dst, chunk)
 	if x := chunk.Get("x_gateway"); x.Exists() {
 		s.gateway = json.RawMessage(x.Raw)
@@ -86,22 +87,43 @@ func (s *stream) tell(dst []byte, chunk gjson.Result) ([]byte, *exchange.Failure
 	return dst, nil
 }
 
+// Say implements adapter.Teller.
+func (s *stream) Say(dst, escaped []byte, thought bool) ([]byte, *exchange.Failure) {
+	if thought {
+		return appendText(s.think(dst), s.block, thinkingDelta, escaped), nil
+	}
+	return appendText(s.speak(dst), s.block, textDelta, escaped), nil
+}
+
+// The deltas of a text, up to it.
+const (
+	textDelta     = `"text_delta","text":"`
+	thinkingDelta = `"thinking_delta","thinking":"`
+)
+
+// appendText appends a delta with a piece of a text, as it stands escaped.
+func appendText[T string | []byte](dst []byte, block int, delta string, escaped T) []byte {
+	dst = append(dst, "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":"...)
+	dst = append(append(strconv.AppendInt(dst, int64(block), 10), `,"delta":{"type":`...), delta...)
+	return append(append(dst, escaped...), "\"}}\n\n"...)
+}
+
 func (s *stream) delta(dst []byte, d gjson.Result) ([]byte, bool) {
-	if text := d.Get("reasoning_content").Str; text != "" {
-		dst = s.piece(s.think(dst), object{"type": "thinking_delta", "thinking": text})
+	if text := adapter.Inside(d.Get("reasoning_content")); text != "" {
+		dst = appendText(s.think(dst), s.block, thinkingDelta, text)
 	}
 	for _, detail := range d.Get("reasoning_details").Array() {
 		dst = s.detail(dst, detail)
 	}
 	for _, name := range [...]string{"content", "refusal"} {
-		if text := d.Get(name).Str; text != "" {
+		if text := adapter.Inside(d.Get(name)); text != "" {
 			s.end.refused = s.end.refused || name == "refusal"
-			dst = s.piece(s.begin(dst, "text", object{"type": "text", "text": ""}), object{"type": "text_delta", "text": text})
+			dst = appendText(s.speak(dst), s.block, textDelta, text)
 		}
 	}
 	for _, a := range d.Get("annotations").Array() {
 		if c := citation(a); c != nil {
-			dst = s.piece(s.begin(dst, "text", object{"type": "text", "text": ""}), object{"type": "citations_delta", "citation": c})
+			dst = s.piece(s.speak(dst), object{"type": "citations_delta", "citation": c})
 		}
 	}
 	for _, image := range d.Get("images").Array() {
@@ -112,10 +134,22 @@ func (s *stream) delta(dst []byte, d gjson.Result) ([]byte, bool) {
 	return s.calls(dst, d.Get("tool_calls"))
 }
 
-// think opens a block of thinking, a new one when the open one has been signed.
+// speak opens a block of text, unless one is open.
+func (s *stream) speak(dst []byte) []byte {
+	if s.open == "text" {
+		return dst
+	}
+	return s.begin(dst, "text", object{"type": "text", "text": ""})
+}
+
+// think opens a block of thinking, unless one is open that has not been signed.
 func (s *stream) think(dst []byte) []byte {
-	if s.open == "thinking" && s.signed {
+	switch {
+	case s.open != "thinking":
+	case s.signed:
 		dst = s.close(dst)
+	default:
+		return dst
 	}
 	return s.begin(dst, "thinking", object{"type": "thinking", "thinking": "", "signature": ""})
 }

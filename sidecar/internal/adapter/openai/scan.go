@@ -2,10 +2,10 @@ package openai
 
 import (
 	"bytes"
-	"unicode/utf16"
-	"unicode/utf8"
 
 	"github.com/tidwall/gjson"
+
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 )
 
 // This file walks JSON in place. All of it needs a document that adapter.Valid has accepted.
@@ -104,46 +104,10 @@ func text(doc []byte, v span) string {
 
 // textBytes is how many bytes text would return.
 func textBytes(doc []byte, v span) int {
-	b := doc[v.from+1 : v.to-1]
-	n := len(b)
-	for i := bytes.IndexByte(b, '\\'); i >= 0 && i < len(b); i++ {
-		if b[i] != '\\' {
-			continue
-		}
-		if i++; b[i] != 'u' {
-			n--
-			continue
-		}
-		r := hex4(b[i+1:])
-		i += 4
-		if utf16.IsSurrogate(r) && i+6 < len(b) && b[i+1] == '\\' && b[i+2] == 'u' {
-			if pair := utf16.DecodeRune(r, hex4(b[i+3:])); pair != utf8.RuneError {
-				n -= 12 - utf8.RuneLen(pair)
-				i += 6
-				continue
-			}
-		}
-		if utf16.IsSurrogate(r) {
-			r = utf8.RuneError // a half of a pair stands for nothing
-		}
-		n -= 6 - utf8.RuneLen(r)
+	if to, n := adapter.TextEnd(doc, v.from+1); to >= 0 {
+		return n
 	}
-	return n
-}
-
-// hex4 reads the four digits of \uXXXX.
-func hex4(b []byte) rune {
-	var r rune
-	for _, c := range b[:4] {
-		switch {
-		case c <= '9':
-			c -= '0'
-		default:
-			c = c&^0x20 - 'A' + 10
-		}
-		r = r<<4 | rune(c)
-	}
-	return r
+	return len(text(doc, v)) // it has half a surrogate pair
 }
 
 // whole is the document's own value: the span of all but the space around it.

@@ -307,7 +307,7 @@ func (e *jsonEnd) feed(b []byte) {
 				c = ' '
 			case 'u':
 				if i+4 < len(b) {
-					c = byte(min(hex4(b[i+1:]), 0x7f)) // beyond ASCII all are alike
+					c = byte(min(adapter.Hex4(b[i+1:]), 0x7f)) // beyond ASCII all are alike
 				}
 				i += 4
 			}

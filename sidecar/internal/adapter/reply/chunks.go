@@ -9,24 +9,31 @@ import (
 // Chunks is a stream of chunks in the making: what those of all providers share. The rest of an adapter.Stream is the
 // adapter's.
 type Chunks struct {
-	ID   string            // of the answer; the request's until the provider names one
+	ID   string            // of the answer; the request's until Name
 	Sent adapter.Delivered // so far
 
 	r      *exchange.Request
 	note   adapter.Annotate
 	broken bool           // an error was reported
 	told   exchange.Usage // what the usage chunk said; no Source before
+	open   []byte         // what every chunk begins with; made once, for it is most of a chunk
 }
 
 // NewChunks begins a stream.
 func NewChunks(r *exchange.Request, a adapter.Annotate) Chunks {
-	return Chunks{ID: r.ID, r: r, note: a}
+	c := Chunks{r: r, note: a}
+	c.Name(r.ID)
+	return c
+}
+
+// Name sets the answer's id.
+func (c *Chunks) Name(id string) {
+	c.ID = id
+	c.open = appendHead(append(c.open[:0], `data: {`...), c.r, id, "chat.completion.chunk")
 }
 
 // Open appends a chunk up to the members that differ between chunks.
-func (c *Chunks) Open(dst []byte) []byte {
-	return appendHead(append(dst, `data: {`...), c.r, c.ID, "chat.completion.chunk")
-}
+func (c *Chunks) Open(dst []byte) []byte { return append(dst, c.open...) }
 
 // Close ends a chunk. All but the last say that there is no usage yet, when the caller asked for it.
 func (c *Chunks) Close(dst []byte) []byte {

@@ -32,7 +32,7 @@ func (s *Single) frame() {
 // Name takes the provider's id of the answer, unless there is none or the caller has seen another.
 func (s *Single) Name(id string) {
 	if id != "" && !s.begun {
-		s.ID = id
+		s.Chunks.Name(id)
 		s.frame()
 	}
 }

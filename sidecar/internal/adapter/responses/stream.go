@@ -18,12 +18,12 @@ type stream struct {
 
 // Event implements adapter.Stream.
 func (s *stream) Event(dst, name, data []byte) ([]byte, adapter.Progress) {
-	return s.Pass(dst, name, data, s.tell)
+	return s.Pass(dst, name, data, s)
 }
 
 // End implements adapter.Stream. The API has no [DONE]: the response itself is the last event.
 func (s *stream) End(dst []byte) ([]byte, *exchange.Failure) {
-	dst, f := s.Finish(dst, s.tell)
+	dst, f := s.Finish(dst, s)
 	if f != nil {
 		return dst, f
 	}
@@ -35,8 +35,22 @@ func (s *stream) End(dst []byte) ([]byte, *exchange.Failure) {
 	return s.event(dst, "response."+status, `"response":`+string(response.raw())), nil
 }
 
-// tell appends what becomes of a chunk.
-func (s *stream) tell(dst []byte, chunk gjson.Result) ([]byte, *exchange.Failure) {
+// Say implements adapter.Teller.
+func (s *stream) Say(dst, escaped []byte, thought bool) ([]byte, *exchange.Failure) {
+	before := len(dst)
+	if thought {
+		dst = s.summary(dst, escaped)
+	} else {
+		dst = s.text(dst, false, escaped)
+	}
+	if !s.fits() {
+		return dst[:before], tooMuch()
+	}
+	return dst, nil
+}
+
+// Tell implements adapter.Teller.
+func (s *stream) Tell(dst []byte, chunk gjson.Result) ([]byte, *exchange.Failure) {
 	if !s.begun {
 		s.name(s.r, chunk.Get("id").Str)
 		dst = s.begin(dst)

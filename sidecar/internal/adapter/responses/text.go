@@ -1,13 +1,12 @@
 package responses
 
 import (
+	"bytes"
 	"encoding/json"
 	"strconv"
 	"strings"
 
 	"github.com/tidwall/gjson"
-
-	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 )
 
 // piece is a part of a message.
@@ -88,7 +87,7 @@ func (w *writer) cite(dst []byte, annotations gjson.Result) []byte {
 	return dst
 }
 
-func (w *writer) text(dst []byte, refusal bool, v gjson.Result) []byte {
+func (w *writer) text(dst []byte, refusal bool, escaped []byte) []byte {
 	if w.open == nil || w.open.kind != kindMessage {
 		dst, w.open = w.start(w.closeOpen(dst), kindMessage, "msg",
 			object{"status": "in_progress", "role": "assistant", "content": []any{}})
@@ -100,22 +99,27 @@ func (w *writer) text(dst []byte, refusal bool, v gjson.Result) []byte {
 		dst = w.event(dst, "response.content_part.added", it.at, it.last(), `"part":`+string(it.parts[n].object().raw()))
 	}
 	p := &it.parts[len(it.parts)-1]
-	p.said = append(p.said, adapter.Inside(v)...)
-	w.size += len(v.Raw)
+	p.said = append(p.said, escaped...)
+	w.size += len(escaped) + len(`""`)
 	if refusal {
-		return w.event(dst, "response.refusal.delta", it.at, it.last(), `"delta":`+v.Raw)
+		return append(w.openDelta(dst, "response.refusal.delta", it, escaped), "}\n\n"...)
 	}
-	p.chances.add(string(w.chances))
-	w.chances = nil
-	return w.say(dst, it, p, v.Raw)
+	if len(w.chances) > 0 {
+		p.chances.add(string(w.chances))
+		w.chances = nil
+	}
+	return w.say(dst, it, p, escaped)
 }
 
-// say appends a piece of a text, raw, with the logprobs that were not told yet.
-func (w *writer) say(dst []byte, it *item, p *piece, delta string) []byte {
-	untold := strings.TrimPrefix(string(p.chances[p.told:]), ",")
+// say appends a piece of a text, escaped, with the logprobs that were not told yet.
+func (w *writer) say(dst []byte, it *item, p *piece, escaped []byte) []byte {
+	dst = append(w.openDelta(dst, "response.output_text.delta", it, escaped), `,"logprobs":[`...)
+	dst = append(dst, bytes.TrimPrefix(p.chances[p.told:], comma)...)
 	p.told = len(p.chances)
-	return w.event(dst, "response.output_text.delta", it.at, it.last(), `"delta":`+delta, `"logprobs":[`+untold+`]`)
+	return append(dst, "]}\n\n"...)
 }
+
+var comma = []byte(",")
 
 // last is the place of the last part.
 func (it *item) last() string { return `"content_index":` + strconv.Itoa(len(it.parts)-1) }
@@ -138,7 +142,7 @@ func (w *writer) closePart(dst []byte, it *item) []byte {
 		dst = w.event(dst, "response.refusal.done", it.at, it.last(), `"refusal":`+quoted(p.said))
 	} else {
 		if p.told < len(p.chances) {
-			dst = w.say(dst, it, p, `""`)
+			dst = w.say(dst, it, p, nil)
 		}
 		dst = w.event(dst, "response.output_text.done", it.at, it.last(), `"text":`+quoted(p.said), `"logprobs":`+string(p.chances.raw()))
 	}

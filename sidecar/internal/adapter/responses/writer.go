@@ -75,13 +75,30 @@ func (w *writer) cutShort() string {
 
 // event appends an event of some members.
 func (w *writer) event(dst []byte, kind string, members ...string) []byte {
-	dst = append(append(append(append(dst, "event: "...), kind...), "\ndata: {\"type\":\""...), kind...)
-	dst = strconv.AppendInt(append(dst, `","sequence_number":`...), w.seq, 10)
-	w.seq++
+	dst = w.eventHead(dst, kind)
 	for _, m := range members {
 		dst = append(append(dst, ','), m...)
 	}
 	return append(dst, "}\n\n"...)
+}
+
+func (w *writer) eventHead(dst []byte, kind string) []byte {
+	dst = append(append(append(append(dst, "event: "...), kind...), "\ndata: {\"type\":\""...), kind...)
+	dst = strconv.AppendInt(append(dst, `","sequence_number":`...), w.seq, 10)
+	w.seq++
+	return dst
+}
+
+// openDelta appends an event with a piece of what an item says, escaped, up to what may follow it. Nearly all events are
+// of this sort: it makes no garbage.
+func (w *writer) openDelta(dst []byte, kind string, it *item, escaped []byte) []byte {
+	dst = append(append(w.eventHead(dst, kind), ','), it.at...)
+	if it.kind == kindMessage {
+		dst = strconv.AppendInt(append(dst, `,"content_index":`...), int64(len(it.parts)-1), 10)
+	} else {
+		dst = append(dst, ","+firstSummary...)
+	}
+	return append(append(append(dst, `,"delta":"`...), escaped...), '"')
 }
 
 // begin appends the first events, once.
@@ -96,8 +113,8 @@ func (w *writer) begin(dst []byte) []byte {
 
 // delta takes in what a choice says next. false: it is more than an answer may hold.
 func (w *writer) delta(dst []byte, d gjson.Result) ([]byte, bool) {
-	if v := d.Get("reasoning_content"); v.Type == gjson.String && v.Str != "" {
-		dst = w.summary(dst, v)
+	if v := adapter.Inside(d.Get("reasoning_content")); v != "" {
+		dst = w.summary(dst, []byte(v))
 	}
 	d.Get("reasoning_details").ForEach(func(_, detail gjson.Result) bool {
 		dst = w.reasoning(dst)
@@ -106,8 +123,8 @@ func (w *writer) delta(dst []byte, d gjson.Result) ([]byte, bool) {
 		return true
 	})
 	for _, name := range [...]string{"content", "refusal"} {
-		if v := d.Get(name); v.Type == gjson.String && v.Str != "" {
-			dst = w.text(dst, name == "refusal", v)
+		if v := adapter.Inside(d.Get(name)); v != "" {
+			dst = w.text(dst, name == "refusal", []byte(v))
 		}
 	}
 	dst = w.cite(dst, d.Get("annotations"))
@@ -126,8 +143,11 @@ func (w *writer) delta(dst []byte, d gjson.Result) ([]byte, bool) {
 		dst, ok = w.call(dst, index, c)
 		return ok
 	})
-	return dst, ok && w.size <= textMax && w.weight <= weightMax
+	return dst, ok && w.fits()
 }
+
+// fits reports whether an answer can hold what has been said.
+func (w *writer) fits() bool { return w.size <= textMax && w.weight <= weightMax }
 
 // start opens an item of a kind; its members as it begins follow its id and type.
 func (w *writer) start(dst []byte, kind, prefix string, members object) ([]byte, *item) {
@@ -160,14 +180,14 @@ func (w *writer) reasoning(dst []byte) []byte {
 
 const firstSummary = `"summary_index":0`
 
-func (w *writer) summary(dst []byte, v gjson.Result) []byte {
+func (w *writer) summary(dst, escaped []byte) []byte {
 	dst = w.reasoning(dst)
 	if len(w.open.said) == 0 {
 		dst = w.event(dst, "response.reasoning_summary_part.added", w.open.at, firstSummary, `"part":{"type":"summary_text","text":""}`)
 	}
-	w.open.said = append(w.open.said, adapter.Inside(v)...)
-	w.size += len(v.Raw)
-	return w.event(dst, "response.reasoning_summary_text.delta", w.open.at, firstSummary, `"delta":`+v.Raw)
+	w.open.said = append(w.open.said, escaped...)
+	w.size += len(escaped) + len(`""`)
+	return append(w.openDelta(dst, "response.reasoning_summary_text.delta", w.open, escaped), "}\n\n"...)
 }
 
 // closeOpen ends the reasoning or message that is open.
