@@ -154,6 +154,15 @@ func TestCountTokens(t *testing.T) {
 	}
 }
 
+// TestCountOfACopiedBody: the body of a stream, sent to be counted, is answered with a count, not with a stream.
+func TestCountOfACopiedBody(t *testing.T) {
+	r := newRig(t, []*provider{anthropicAt(&anthropicServer{})}, nil)
+	a := r.send("POST", "/v1/messages/count_tokens", strings.Replace(greeting, `"max_tokens":50,`, `"max_tokens":50,"stream":true,`, 1))
+	if a.status != 200 || a.get("input_tokens").Int() != 2095 || a.header.Get("Content-Type") != "application/json" {
+		t.Errorf("%d %v %s", a.status, a.header, a.body)
+	}
+}
+
 // TestCountTokensRentsNothing: providers count it apart.
 func TestCountTokensRentsNothing(t *testing.T) {
 	const pool = 300

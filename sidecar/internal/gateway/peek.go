@@ -164,7 +164,7 @@ func peekStream(r *exchange.Request, name string, v gjson.Result) *badField {
 	if v.Type != gjson.True && v.Type != gjson.False && v.Type != gjson.Null {
 		return &badField{name, "stream must be true or false"}
 	}
-	r.Stream = v.Bool()
+	r.Stream = v.Bool() && r.Operation == exchange.Chat // a count comes whole, whatever a copied body says
 	return nil
 }
 
