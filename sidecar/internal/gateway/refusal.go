@@ -257,7 +257,10 @@ func upstreamFailed(fl *flow, f *exchange.Failure) *refusal {
 		r.code = "upstream_cut"
 	case exchange.FailCredential, exchange.FailNotFound:
 		r.code = "upstream_misconfigured"
-		r.message = "the provider refused the gateway's configuration; its operators have been told"
+		r.message = "the provider refused the gateway's credential or configuration; its operators see why in /status"
+		if len(fl.tried) == 0 {
+			r.message = "the gateway's configuration of the provider is at fault, which was not asked; its operators see why in /status"
+		}
 		r.retry = false
 	}
 	return r
