@@ -56,6 +56,7 @@ func (s *Sidecar) status() status {
 	for _, d := range out.Deployments {
 		problem(d.State != "closed", "deployment "+d.Deployment+" is "+d.State)
 	}
+	out.Problems = append(out.Problems, s.gateway.Misconfigured()...)
 	return out
 }
 

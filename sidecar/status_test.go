@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"encoding/json"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -69,5 +70,33 @@ func TestSnapshotFaults(t *testing.T) {
 		if !strings.Contains(s.problems(), want) || !strings.Contains(gjson.Get(text, "snapshot_fault").Str, want) {
 			t.Errorf("%q is not in %s", want, text)
 		}
+	}
+}
+
+// TestMisconfiguredIsAProblem: operators see what is wrong with a credential, without any of it, until there is another.
+func TestMisconfiguredIsAProblem(t *testing.T) {
+	t.Parallel()
+	r := start(t, config(t, t.TempDir()))
+	m := snapshot(3, "http://x")
+	d := m.GetSnapshot().GetDeployments()[0]
+	d.Provider, d.Credential, d.Project, d.Region = "vertex", "vtx", "p", "europe-west4"
+	r.Handle(m)
+	secret := func(text string) {
+		r.Handle(&quotav1.SessionResponse{Message: &quotav1.SessionResponse_Credentials{Credentials: &quotav1.Credentials{
+			Items: []*quotav1.Credential{{Name: "vtx", Secret: []byte(text)}},
+		}}})
+	}
+	const problem = `deployment d is misconfigured: credential \"vtx\": must have access_token`
+	secret(`{"private_key":"hidden"}`)
+	code, body := fetch(t, http.DefaultClient, "POST", "http://"+r.Addr()+"/v1/chat/completions", appKey, `{"model":"chat","messages":[{"role":"user","content":"hi"}]}`)
+	if code != 502 || gjson.Get(body, "error.code").Str != "upstream_misconfigured" {
+		t.Errorf("%d %s", code, body)
+	}
+	if got := r.problems(); !strings.Contains(got, problem) || strings.Contains(got, "hidden") {
+		t.Errorf("problems %s", got)
+	}
+	secret(`{"access_token":"another"}`)
+	if got := r.problems(); strings.Contains(got, problem) {
+		t.Errorf("a fault that is over: %s", got)
 	}
 }

@@ -233,12 +233,17 @@ func (m *Machine) unavailable(resourceID uint64, needed int64) Verdict {
 	return v
 }
 
-// left is what is left of r to all, as far as known: quotad's last word and the balance here.
+// left is what is left of r to all, as far as known: quotad's last word and the balance here. A bucket refills behind what
+// it has leased, and never gives more at once than it holds.
 func (m *Machine) left(r *resource) int64 {
 	if r.current == nil {
 		return 0
 	}
-	return r.current.free + max(r.current.balance(), 0)
+	left := r.current.free + max(r.current.balance(), 0)
+	if !r.capped {
+		left = min(left, r.burst)
+	}
+	return left
 }
 
 // newHold takes a hold from the free list. It is not open before grant.

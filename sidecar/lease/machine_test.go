@@ -342,6 +342,14 @@ func TestRemaining(t *testing.T) {
 	if !ok || left != 999_000 || limit != 1_000_000 || ends != 1<<41 {
 		t.Errorf("budget: left %d limit %d ends %d ok %v", left, limit, ends, ok)
 	}
+	c := b.counter(1, 0)
+	c.granted, c.free = c.granted+20, 60 // leased, and refilled since
+	if left, _, full, _, _ := b.m.Remaining(1, ""); left != 60 || full != 0 {
+		t.Errorf("a bucket of 60 has %d left and is full in %v", left, full)
+	}
+	if _, v, _ := b.m.Reserve(b.now, Share, []Need{need(1, 61)}, nil); v.Reason != TooLarge || v.Left != 60 {
+		t.Errorf("%+v", v)
+	}
 }
 
 func TestAskNamesEachResourceOnce(t *testing.T) {

@@ -176,6 +176,7 @@ func (g *Gateway) try(f *flow, d *exchange.Deployment, call adapter.Call) *excha
 		return nil
 	}
 	g.Route.Report(time.Now(), d.ID, nil)
+	g.healed(d)
 	g.done(f, ended{
 		d: d, number: number, start: start, ans: ans, usage: ans.Usage,
 		status: usagev1.Status_STATUS_OK, billed: true,
@@ -196,6 +197,9 @@ func (g *Gateway) stream(f *flow, ans *relay.Answer, number int, start time.Time
 	s.OnEnd = func(o relay.Outcome) {
 		g.Metrics.OpenStreams.Dec()
 		g.Route.Report(time.Now(), d.ID, o.Failure)
+		if o.Failure == nil {
+			g.healed(d)
+		}
 		if o.Failure != nil && o.Early { // a failed attempt, of which the caller has a beginning
 			ans.Usage = o.Usage
 			g.failRented(f, ans, o.Failure)
@@ -262,12 +266,12 @@ func (g *Gateway) inputOf(f *flow) int64 {
 // failed records an attempt that brought nothing. What the provider may invoice for it is the platform's, or the
 // team's when its policy says so or its caller has left.
 func (g *Gateway) failed(f *flow, d *exchange.Deployment, number int, start time.Time, ans *relay.Answer, failure *exchange.Failure) {
-	g.Metrics.UpstreamFailures.WithLabelValues(d.ID, kindName(failure.Kind)).Inc()
 	switch failure.Kind {
 	case exchange.FailCredential, exchange.FailNotFound:
-		// The provider's text about a key may quote it: it is not logged.
-		g.Log.Error("deployment is misconfigured", zap.String("deployment", d.ID), zap.Int("status", failure.Status),
-			zap.String("code", failure.Code), zap.String("request_id", f.req.ID))
+		secret, _ := g.Policy.Secret(d.Credential)
+		g.misconfigured(d, secret, refusedBy(failure), zap.String("request_id", f.req.ID))
+	default:
+		g.Metrics.UpstreamFailures.WithLabelValues(d.ID, kindName(failure.Kind)).Inc()
 	}
 	e := ended{d: d, number: number, start: start, ans: ans, usage: ans.Usage, status: usagev1.Status_STATUS_FAILED}
 	e.platform = !f.who.PaysFailed

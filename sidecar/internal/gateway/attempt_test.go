@@ -49,6 +49,7 @@ func TestWhatIsTriedNext(t *testing.T) {
 		"gave up waiting":         {failing(504), nil, []int64{3}, 504, "upstream_timeout", nil, "false", ""},
 		"too large for it":        {failing(413), fine, []int64{1, 0}, 413, "request_too_large", nil, "false", ""},
 		"not built in":            {failing(501), fine, []int64{1, 1}, 200, "", nil, "", ""},
+		"built in nowhere":        {failing(501), failing(501), []int64{1, 1}, 502, "upstream_error", []string{"a unsupported", "b unsupported"}, "false", ""},
 		"our key":                 {failing(401), fine, []int64{1, 1}, 200, "", nil, "", ""},
 		"our keys":                {failing(401), failing(403), []int64{1, 1}, 502, "upstream_misconfigured", []string{"a misconfigured", "b misconfigured"}, "false", ""},
 		"no such model":           {failing(404), nil, []int64{1}, 502, "upstream_misconfigured", nil, "false", ""},
@@ -62,7 +63,7 @@ func TestWhatIsTriedNext(t *testing.T) {
 			}
 			r := newRig(t, ps, limited(100, 100_000, 50_000, 1_000_000_000_000))
 			a := r.chat(hello)
-			if a.status != c.status || a.get("error.code").Str != c.code {
+			if a.status != c.status || a.get("error.code").Str != c.code || c.status == 502 && a.get("error.type").Str != "server_error" {
 				t.Errorf("%d %s", a.status, a.body)
 			}
 			var total int64
@@ -182,18 +183,18 @@ func TestNoneFits(t *testing.T) {
 		status             int
 		code, param, names string
 	}{
-		"tools": {func(d *quotav1.Deployment) { d.Capabilities = []string{"vision"} }, with(tool), nil, 400, "unsupported_parameter", "tools", "tools"},
+		"tools": {func(d *quotav1.Deployment) { d.Capabilities = []string{"vision"} }, with(tool), nil, 400, "unsupported_parameter", "tools", `a does not list "tools" in its capabilities`},
 		"schema": {func(d *quotav1.Deployment) { d.Capabilities = []string{"vision"} },
-			with(`"response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{}}}`), nil, 400, "unsupported_parameter", "response_format", "json_schema"},
-		"data class": {func(d *quotav1.Deployment) { d.DataClasses = []string{"public"} }, hello, []string{"x-gw-data-class", "internal"}, 403, "data_class_not_allowed", "", "data_class"},
-		"account":    {func(d *quotav1.Deployment) { d.Account = "bu" }, hello, nil, 403, "account_not_allowed", "model", "account"},
+			with(`"response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{}}}`), nil, 400, "unsupported_parameter", "response_format", `a does not list "json_schema" in its capabilities`},
+		"data class": {func(d *quotav1.Deployment) { d.DataClasses = []string{"public"} }, hello, []string{"x-gw-data-class", "internal"}, 403, "data_class_not_allowed", "", `a takes no data of class "internal"`},
+		"account":    {func(d *quotav1.Deployment) { d.Account = "bu" }, hello, nil, 403, "account_not_allowed", "model", "a is for another account"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := &provider{id: "a", answer: fine, change: c.change}
 			r := newRig(t, []*provider{p}, nil)
 			a := r.chat(c.body, c.header...)
 			if a.status != c.status || a.get("error.code").Str != c.code || a.get("error.param").Str != c.param ||
-				!strings.Contains(a.get("error.message").Str, "a: "+c.names) || a.header.Get("x-should-retry") != "false" || p.calls.Load() != 0 {
+				!strings.Contains(a.get("error.message").Str, ": "+c.names) || a.header.Get("x-should-retry") != "false" || p.calls.Load() != 0 {
 				t.Errorf("%d %s", a.status, a.body)
 			}
 		})

@@ -56,6 +56,23 @@ func TestRefusalsInTheCallersDialect(t *testing.T) {
 	}
 }
 
+// TestWrongBaseURL: a base URL with /v1 once too often, or not at all, is told of; no other unknown path is.
+func TestWrongBaseURL(t *testing.T) {
+	for path, want := range map[string]string{
+		"/v1/v1/messages":     ": the base URL of Anthropic's SDKs has no /v1, which they add themselves",
+		"/chat/completions":   ": the base URL ends in /v1",
+		"/models/gpt":         ": the base URL ends in /v1",
+		"/v1/v1/v1/messages":  "",
+		"/v1/completions":     "",
+		"/v2/chat/completion": "",
+	} {
+		no := notServed("POST", path)
+		if got := "POST " + path + " is not served by this gateway" + want; no.message != got {
+			t.Errorf("%q, want %q", no.message, got)
+		}
+	}
+}
+
 func TestAnthropicTypes(t *testing.T) {
 	for status, want := range map[int]string{
 		400: "invalid_request_error", 401: "authentication_error", 403: "permission_error", 404: "not_found_error",

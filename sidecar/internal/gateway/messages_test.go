@@ -80,11 +80,25 @@ func TestNativeOnly(t *testing.T) {
 	if a := r.messages(special); a.status != 200 || a.header.Get("x-gw-deployment") != "claude" || other.calls.Load() != 1 {
 		t.Errorf("natively: %d %s", a.status, a.body)
 	}
-	alone := newRig(t, []*provider{{id: "other", answer: fine}}, nil)
+	alone := newRig(t, []*provider{{id: "other", dialect: "compatible", answer: fine}}, nil)
 	a := alone.messages(special)
 	if a.status != 400 || a.get("error.type").Str != "invalid_request_error" || a.get("error.details.error_code").Str != "unsupported_parameter" ||
 		a.get("error.details.param").Str != "messages[0].content[0].source" {
 		t.Errorf("nowhere: %d %s", a.status, a.body)
+	}
+	for _, c := range [][3]string{
+		{"/v1/messages", strings.Replace(greeting, "{", `{"tools":[{"type":"bash_20250124","name":"bash"}],`, 1),
+			`no deployment of this model that could be tried speaks the Messages API, which the tool "bash_20250124" needs`},
+		{"/v1/responses", `{"model":"chat","input":"hi","store":false,"tools":[{"type":"web_search"}]}`,
+			`no deployment of this model that could be tried speaks the Responses API, which the tool "web_search" needs`},
+	} {
+		head := []string{}
+		if c[0] == "/v1/messages" {
+			head = []string{"anthropic-version", "2023-06-01"}
+		}
+		if a = alone.send("POST", c[0], c[1], head...); a.status != 400 || a.get("error.message").Str != c[2] {
+			t.Errorf("a tool: %d %s", a.status, a.body)
+		}
 	}
 	if a = alone.messages(strings.Replace(greeting, `"hi"`, `7`, 1)); a.status != 400 || a.get("error.details.param").Str != "messages[0].content" {
 		t.Errorf("no content: %d %s", a.status, a.body)

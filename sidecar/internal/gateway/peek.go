@@ -41,19 +41,23 @@ func peek(r *exchange.Request) *badField {
 	r.Choices = 1
 	var bad *badField
 	var safety, user, annotated string
-	seen := map[string]bool{}
+	seen := map[string]string{} // as it was written, by its name
 	body.ForEach(func(k, v gjson.Result) bool {
 		// Two readers could disagree on which member counts, and the limits would be checked for the wrong one.
 		name := folded(k.Str)
+		before, twice := seen[name]
 		switch {
-		case seen[name]:
+		case twice && before == k.Str:
 			bad = &badField{k.Str, fmt.Sprintf("the member %q appears twice", k.Str)}
+			return false
+		case twice:
+			bad = &badField{k.Str, fmt.Sprintf("%q and %q are one member to some providers: send it once", before, k.Str)}
 			return false
 		case name != k.Str && decisive[name]:
 			bad = &badField{k.Str, fmt.Sprintf("the member %q must be written %q: some providers take one for the other", k.Str, name)}
 			return false
 		}
-		seen[name] = true
+		seen[name] = k.Str
 		switch k.Str {
 		case "safety_identifier":
 			safety = v.Str
@@ -74,13 +78,14 @@ func peek(r *exchange.Request) *badField {
 	if r.Model == "" {
 		return &badField{"model", "model is required: the name of an alias"}
 	}
+	has := func(name string) bool { _, ok := seen[name]; return ok }
 	switch {
 	case r.Dialect == exchange.ResponsesDialect: // a stored prompt needs no input
-	case r.Operation != exchange.Embeddings && !seen["messages"]:
+	case r.Operation != exchange.Embeddings && !has("messages"):
 		return &badField{"messages", "messages is required"}
-	case r.Dialect == exchange.MessagesDialect && r.Operation == exchange.Chat && !seen["max_tokens"]:
+	case r.Dialect == exchange.MessagesDialect && r.Operation == exchange.Chat && !has("max_tokens"):
 		return &badField{"max_tokens", "max_tokens is required"}
-	case r.Operation == exchange.Embeddings && !seen["input"]:
+	case r.Operation == exchange.Embeddings && !has("input"):
 		return &badField{"input", "input is required"}
 	}
 	return nil

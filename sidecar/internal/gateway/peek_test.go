@@ -88,6 +88,20 @@ func TestPeekRefuses(t *testing.T) {
 	}
 }
 
+// TestPeekTwice: who sends a member twice is told of what was sent.
+func TestPeekTwice(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"model":"a","model":"b"}`: `the member "model" appears twice`,
+		`{"model":"a","Model":"b"}`: `"model" and "Model" are one member to some providers: send it once`,
+		`{"Top_P":1,"top_p":2}`:     `"Top_P" and "top_p" are one member to some providers: send it once`,
+		`{"":1,"":2}`:               `the member "" appears twice`,
+	} {
+		if bad := peek(&exchange.Request{Operation: exchange.Chat, Body: []byte(body)}); bad == nil || bad.message != want {
+			t.Errorf("%s: %v, want %s", body, bad, want)
+		}
+	}
+}
+
 func TestPeekEmbeddings(t *testing.T) {
 	for body, want := range map[string]struct{ bytes, extra int64 }{
 		`{"model":"e","input":"four"}`:          {6, 0},

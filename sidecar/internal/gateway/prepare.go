@@ -9,7 +9,6 @@ import (
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/messages"
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/responses"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
-	"go.uber.org/zap"
 )
 
 // prepare makes the call to a deployment, or says why there can be none.
@@ -36,8 +35,7 @@ func (g *Gateway) prepare(f *flow, d *exchange.Deployment) (adapter.Call, *excha
 		}
 		fault = no.Message
 	}
-	g.Metrics.UpstreamFailures.WithLabelValues(d.ID, kindName(exchange.FailCredential)).Inc()
-	g.Log.Error("deployment is misconfigured", zap.String("deployment", d.ID), zap.String("fault", fault))
+	g.misconfigured(d, secret, fault)
 	return adapter.Call{}, &exchange.Failure{Kind: exchange.FailCredential, Message: fault}
 }
 

@@ -3,6 +3,7 @@ package gateway
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/messages"
@@ -64,9 +65,15 @@ func tooLarge(limit int) *refusal {
 }
 
 func notServed(method, path string) *refusal {
+	hint := ""
+	if rest, twice := strings.CutPrefix(path, "/v1/v1/"); twice && serves("/v1/"+rest) {
+		hint = ": the base URL of Anthropic's SDKs has no /v1, which they add themselves"
+	} else if serves("/v1" + path) {
+		hint = ": the base URL ends in /v1"
+	}
 	return &refusal{
 		status: 404, kind: typeInvalid, code: "unknown_route",
-		message: fmt.Sprintf("%s %s is not served by this gateway", visible(method), visible(path)),
+		message: fmt.Sprintf("%s %s is not served by this gateway%s", visible(method), visible(path), hint),
 	}
 }
 
@@ -222,6 +229,10 @@ func upstreamFailed(fl *flow, f *exchange.Failure) *refusal {
 	}
 	switch f.Kind {
 	case exchange.FailRequest, exchange.FailContext, exchange.FailPolicy, exchange.FailUnsupported:
+		if f.Status == fasthttp.StatusNotImplemented { // its server is not made for it: the request may be as it should
+			r.retry = false
+			break
+		}
 		r.status, r.kind, r.code, r.param, r.retry = 400, typeInvalid, f.Code, asSent(&fl.req, f.Param), false
 		r.inner = f.Inner
 		if f.Status == fasthttp.StatusRequestEntityTooLarge {
@@ -257,7 +268,10 @@ func upstreamFailed(fl *flow, f *exchange.Failure) *refusal {
 		r.code = "upstream_cut"
 	case exchange.FailCredential, exchange.FailNotFound:
 		r.code = "upstream_misconfigured"
-		r.message = "the provider refused the gateway's configuration; its operators have been told"
+		r.message = "the provider refused the gateway's credential or configuration; its operators see why in /status"
+		if len(fl.tried) == 0 {
+			r.message = "the gateway's configuration of the provider is at fault, which was not asked; its operators see why in /status"
+		}
 		r.retry = false
 	}
 	return r

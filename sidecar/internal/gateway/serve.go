@@ -46,6 +46,7 @@ type Gateway struct {
 	running running
 	names   names
 	earlier earlier
+	faults  faults
 }
 
 // serve takes one request through the sidecar. A step that refuses ends the walk; whatever happened, finish settles

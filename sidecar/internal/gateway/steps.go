@@ -177,18 +177,25 @@ func (g *Gateway) candidates(f *flow) *refusal {
 	if f.targets, out = route.Candidates(q); len(f.targets) > 0 {
 		return nil
 	}
-	no := noneFits(f.alias.Name, out)
+	no := noneFits(f.alias.Name, f.dataClass, out)
 	no.param = asSent(&f.req, no.param)
 	return no
 }
 
 // noneFits says why no deployment of an alias may serve a request: first what the caller asked of it, then the rules.
-func noneFits(alias string, out []route.Exclusion) *refusal {
+func noneFits(alias, dataClass string, out []route.Exclusion) *refusal {
 	why := map[string]bool{}
 	reasons := make([]string, len(out))
 	for i, e := range out {
 		why[e.Reason] = true
-		reasons[i] = e.Deployment + ": " + e.Reason
+		switch e.Reason {
+		case "data_class":
+			reasons[i] = fmt.Sprintf("%s takes no data of class %q", e.Deployment, dataClass)
+		case "account":
+			reasons[i] = e.Deployment + " is for another account"
+		default:
+			reasons[i] = fmt.Sprintf("%s does not list %q in its capabilities", e.Deployment, e.Reason)
+		}
 	}
 	no := noCandidate(alias, strings.Join(reasons, ", "))
 	for _, d := range demands {

@@ -243,6 +243,22 @@ func (r *Rules) Keys() int { return len(r.keys) }
 // Resource finds a resource, nil when there is none.
 func (r *Rules) Resource(id uint64) *exchange.Resource { return r.resources[id] }
 
+// Deployment finds a deployment of some alias by its id, nil when there is none. It is slow: for /status. Before the first
+// snapshot there is none.
+func (r *Rules) Deployment(id string) *exchange.Deployment {
+	if r == nil {
+		return nil
+	}
+	for _, a := range r.aliases {
+		for _, t := range a.Targets {
+			if t.Deployment.ID == id {
+				return t.Deployment
+			}
+		}
+	}
+	return nil
+}
+
 // Key finds a key by its id, nil when there is none. It is slow: for what happens once.
 func (r *Rules) Key(id string) *exchange.Principal {
 	for _, p := range r.keys {

@@ -134,11 +134,11 @@ func TestResponseBytes(t *testing.T) {
 	rows := []struct{ name, body, want string }{
 		{"texts join, others are left out, no usage",
 			`{"id":"m1","content":[{"type":"text","text":"a\n"},{"type":"server_tool_use","id":"s","name":"w","input":{}},{"type":"text","text":"\u00e9"}],"stop_reason":"pause_turn"}`,
-			open + `"content":"a\né","refusal":null},"logprobs":null,"finish_reason":"stop","stop_reason":"pause_turn"}],` + guessed},
+			open + `"content":"a\né","refusal":null},"logprobs":null,"finish_reason":"stop","native_finish_reason":"pause_turn","stop_reason":"pause_turn"}],` + guessed},
 		{"a stop sequence, a tier", `{"id":"m1","content":[],"stop_reason":"stop_sequence","stop_sequence":"##","usage":{"service_tier":"standard"}}`,
-			open + `"content":"","refusal":null},"logprobs":null,"finish_reason":"stop","stop_reason":"stop_sequence","stop_sequence":"##"}],"service_tier":"default",` + guessed},
+			open + `"content":"","refusal":null},"logprobs":null,"finish_reason":"stop","native_finish_reason":"stop_sequence","stop_reason":"stop_sequence","stop_sequence":"##"}],"service_tier":"default",` + guessed},
 		{"a refusal", `{"id":"m1","content":[],"stop_reason":"refusal","stop_details":{"type":"refusal", "category":"bio"}}`,
-			open + `"content":"","refusal":null},"logprobs":null,"finish_reason":"content_filter","stop_reason":"refusal","stop_details":{"type":"refusal","category":"bio"}}],` + guessed},
+			open + `"content":"","refusal":null},"logprobs":null,"finish_reason":"content_filter","native_finish_reason":"refusal","stop_reason":"refusal","stop_details":{"type":"refusal","category":"bio"}}],` + guessed},
 		{"call alone, total of cache writes without a split",
 			`{"id":"m1","content":[{"type":"tool_use","id":"t","name":"n","input":{"a" : [1, 2]}}],"stop_reason":"tool_use","usage":{"input_tokens":1,"cache_creation_input_tokens":5,"output_tokens":2}}`,
 			open + `"content":null,"refusal":null,"tool_calls":[{"id":"t","type":"function","function":{"name":"n","arguments":"{\"a\":[1,2]}"}}]},"logprobs":null,"finish_reason":"tool_calls"}],` +

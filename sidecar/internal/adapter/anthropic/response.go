@@ -51,13 +51,16 @@ func respond(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exch
 }
 
 // appendStop appends to a choice what its finish_reason does not say of the end, in the provider's words: the caller may
-// have to send a paused turn again, for example. m has the stop reason.
+// have to send a paused turn again, for example. Its reason has the name that it has for every provider, and Anthropic's.
+// m has the stop reason.
 func appendStop(dst []byte, m gjson.Result) []byte {
 	switch reason := m.Get("stop_reason").Str; reason {
 	case "", "end_turn", "max_tokens", "tool_use":
 		return dst
 	default:
-		dst = adapter.AppendString(append(dst, `,"stop_reason":`...), adapter.Trimmed(reason))
+		reason = adapter.Trimmed(reason)
+		dst = adapter.AppendString(append(dst, `,"native_finish_reason":`...), reason)
+		dst = adapter.AppendString(append(dst, `,"stop_reason":`...), reason)
 	}
 	if s := m.Get("stop_sequence"); s.Type == gjson.String {
 		dst = append(append(dst, `,"stop_sequence":`...), s.Raw...)

@@ -86,6 +86,34 @@ func TestFastEqualsSlow(t *testing.T) {
 	}
 }
 
+// TestNativeFinishReason: where a stop reason says more than finish_reason, the choice has it under the name that all
+// providers' have, once, and under Anthropic's.
+func TestNativeFinishReason(t *testing.T) {
+	for own, want := range map[string]string{
+		"end_turn": "stop", "max_tokens": "length", "tool_use": "tool_calls",
+		"stop_sequence": "stop", "pause_turn": "stop", "refusal": "content_filter", "model_context_window_exceeded": "length", "novel": "stop",
+	} {
+		plain := own == "end_turn" || own == "max_tokens" || own == "tool_use"
+		whole, _, f := respond(chat(false), []byte(`{"id":"m","content":[],"stop_reason":"`+own+`"}`), note)
+		if f != nil {
+			t.Fatal(f)
+		}
+		streamed, _, f := translate(t, chat(true), evStart, evHello, `{"type":"message_delta","delta":{"stop_reason":"`+own+`"},"usage":{"output_tokens":4}}`, evDone)
+		if f != nil {
+			t.Fatal(f)
+		}
+		more := `"finish_reason":"` + want + `","native_finish_reason":"` + own + `","stop_reason":"` + own + `"}]`
+		if plain {
+			more = `"finish_reason":"` + want + `"}]`
+		}
+		for _, out := range []string{string(whole), string(streamed)} {
+			if strings.Count(out, more) != 1 {
+				t.Errorf("%s: %s, want %s", own, out, more)
+			}
+		}
+	}
+}
+
 func TestStreamOddities(t *testing.T) {
 	delta := func(index, d string) string {
 		return `{"type":"content_block_delta","index":` + index + `,"delta":` + d + `}`

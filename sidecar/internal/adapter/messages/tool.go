@@ -23,7 +23,7 @@ func (c *chat) tools(v gjson.Result) *exchange.Failure {
 		own := kind != "" && kind != "custom"
 		f := toolMembers(at, t)
 		if own {
-			f = unsupported(at+".type", "a tool of type %q runs, or is known, only where the Messages API is spoken", kind)
+			f = unsupported(at+".type", "no deployment of this model that could be tried speaks the Messages API, which the tool %q needs", kind)
 		}
 		switch {
 		case f != nil && !drop:

@@ -74,13 +74,21 @@ func enterable(doc []byte, v span) bool {
 	return c.next()
 }
 
-// close mends the members of a complete answer that say whose it is and what it used.
+// close mends the members of a complete answer that say what it is, whose, and what it used.
 func (m *mender) close(v span, r *exchange.Request, u exchange.Usage, own []byte) {
-	var model, usage bool
+	var object, model, usage bool
+	what := "chat.completion"
+	if r.Operation == exchange.Embeddings {
+		what = "list"
+	}
 	kept := false
 	for c := enter(m.data, v); c.next(); {
 		keep := true
 		switch string(c.name()) {
+		case "object":
+			if object = true; !hasText(m.data, c.value) {
+				m.edits.set(c.value, string(quote(what)))
+			}
 		case "model":
 			model = true
 			m.edits.set(c.value, string(quote(r.Model)))
@@ -96,6 +104,9 @@ func (m *mender) close(v span, r *exchange.Request, u exchange.Usage, own []byte
 			m.edits.drop(&c, kept)
 		}
 		kept = kept || keep
+	}
+	if !object {
+		m.edits.back(v, `,"object":`, string(quote(what)))
 	}
 	if !model {
 		m.edits.back(v, `,"model":`, string(quote(r.Model)))

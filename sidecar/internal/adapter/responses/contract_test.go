@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/openai"
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/responses"
 	"github.com/sluice-gateway/sluice/sidecar/internal/adaptertest"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 	"github.com/sluice-gateway/sluice/sidecar/internal/relay"
@@ -106,6 +107,23 @@ func TestFailsAfterTokens(t *testing.T) {
 				t.Errorf("usage %+v: %s", got.Usage, last.Raw)
 			}
 		})
+	}
+}
+
+// TestBreaksBeforeAnyEvent: the failed response has an id all the same, natively and by way of chat, one for each request.
+func TestBreaksBeforeAnyEvent(t *testing.T) {
+	for name, ad := range map[string]adapter.Adapter{"natively": native(t), "by way of chat": responses.Face{Adapter: openai.New()}} {
+		seen := map[string]bool{}
+		for _, id := range []string{"req_1", "req_2"} {
+			r := ask(true)
+			r.ID = id
+			_, events := read(t, ad.Stream(r, note).Abort(nil, &exchange.Failure{Kind: exchange.FailTimeout, Message: "late"}))
+			got := gjson.Get(events[0], "response.id").Str
+			if len(events) != 1 || !strings.HasPrefix(got, "resp_") || len(got) < 20 || seen[got] {
+				t.Errorf("%s: %s", name, events)
+			}
+			seen[got] = true
+		}
 	}
 }
 

@@ -71,6 +71,9 @@ func (s *stream) Tell(dst []byte, chunk gjson.Result) ([]byte, *exchange.Failure
 // Abort implements adapter.Stream.
 func (s *stream) Abort(dst []byte, f *exchange.Failure) []byte {
 	e := s.Fault(f)
+	if s.head.id == "" { // not one chunk
+		s.name(s.r, "")
+	}
 	return AppendBroken(dst, s.r, Broken{
 		Response: "resp_" + s.head.id, Sequence: s.seq, Code: e.Get("code").Str, Message: cmp.Or(e.Get("message").Str, f.Message),
 		Delivered: s.Delivered().Bytes, Retryable: e.Get("retryable").Bool(),

@@ -53,7 +53,7 @@ func (t *translation) tools(v gjson.Result) *exchange.Failure {
 // toolMembers refuses what chat has no word for.
 func toolMembers(at, kind string, tool gjson.Result) (f *exchange.Failure) {
 	if kind != "function" && kind != "custom" {
-		return unsupported(at+".type", "a tool of type %q runs, or is known, only where the Responses API is spoken", kind)
+		return unsupported(at+".type", "no deployment of this model that could be tried speaks the Responses API, which the tool %q needs", kind)
 	}
 	tool.ForEach(func(k, v gjson.Result) bool {
 		switch name := k.Str; {
