@@ -419,7 +419,7 @@ func FuzzParseOrg(f *testing.F) {
 			return
 		}
 		r := New()
-		c, _, err := r.Diff(objects, true)
+		c, _, err := r.Diff(objects, true, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
