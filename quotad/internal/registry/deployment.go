@@ -3,6 +3,7 @@ package registry
 import (
 	"cmp"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -43,8 +44,11 @@ func (m *mapping) readDeployment() *Deployment {
 		m.onlyOf(d)
 		m.apiVersion(d)
 	}
-	if base == nil || d.Provider == "bedrock" { // whose region is signed, wherever it is
+	if base == nil && d.Provider != "" || d.Provider == "bedrock" { // whose region is signed, wherever it is
 		m.baseURL(d)
+	}
+	if base != nil {
+		m.mistaken(d)
 	}
 	return d
 }
@@ -69,6 +73,34 @@ func (m *mapping) baseURL(d *Deployment) {
 		regional("europe-west4, eu or global", vertexURL(d.Region))
 	default:
 		m.need("base_url")
+	}
+}
+
+// versions are the paths that providers' own hosts have their APIs under.
+var versions = map[string]string{
+	"api.openai.com": "/v1", "api.anthropic.com": "/v1", "generativelanguage.googleapis.com": "/v1beta",
+}
+
+// mistaken refuses what base URLs are often mistaken for: the address of a call, a provider's own host alone, and another
+// region than the one that is signed. Each would show with the first request only, as 404 or 403.
+func (m *mapping) mistaken(d *Deployment) {
+	fault := func(format string, args ...any) { m.rd.fault(m.from["base_url"], m.sub("base_url"), format, args...) }
+	u, err := url.Parse(d.BaseURL)
+	if err != nil || u.Host == "" {
+		return // a fault of its own
+	}
+	for _, call := range [...]string{"/chat/completions", "/completions", "/responses", "/messages", "/embeddings", "/converse", "/invoke"} {
+		if strings.HasSuffix(u.Path, call) {
+			fault("must end before %s, which is added to it", call)
+			return
+		}
+	}
+	if v := versions[u.Host]; v != "" && u.Path == "" {
+		fault("must have the version of the API in it: https://%s%s", u.Host, v)
+	}
+	theirs, own := strings.CutPrefix(u.Host, "bedrock-runtime.")
+	if region, _, _ := strings.Cut(theirs, "."); own && d.Provider == "bedrock" && validRegion(d.Region) && region != d.Region {
+		fault("is in region %s, and region says %s, which is what is signed", region, d.Region)
 	}
 }
 

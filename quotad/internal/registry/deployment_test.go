@@ -36,6 +36,25 @@ func TestKeysOfProviders(t *testing.T) {
 			"provider: azure\n  api_version: 2024-10-21\n  base_url: https://x/openai/v1/",
 			":4: deployments[d].api_version: must be v1 or preview, or left out: base_url ends in /openai/v1",
 		},
+		"a call's address": {
+			"provider: openai\n  base_url: https://api.openai.com/v1/chat/completions/",
+			":4: deployments[d].base_url: must end before /chat/completions, which is added to it",
+		},
+		"Azure's call": {
+			"provider: azure\n  api_version: 2024-10-21\n  base_url: https://x/openai/deployments/d/embeddings",
+			":5: deployments[d].base_url: must end before /embeddings",
+		},
+		"a host alone": {
+			"provider: anthropic\n  base_url: https://api.anthropic.com/",
+			":4: deployments[d].base_url: must have the version of the API in it: https://api.anthropic.com/v1",
+		},
+		"a proxy's host alone": {"provider: anthropic\n  base_url: https://proxy.internal", ""},
+		"another region": {
+			"provider: bedrock\n  region: us-east-1\n  base_url: https://bedrock-runtime.eu-west-1.amazonaws.com",
+			":5: deployments[d].base_url: is in region eu-west-1, and region says us-east-1",
+		},
+		"the same region":       {"provider: bedrock\n  region: eu-west-1\n  base_url: https://bedrock-runtime.eu-west-1.amazonaws.com", ""},
+		"unknown alone":         {"provider: Gemini", `:3: deployments[d].provider: "Gemini" is not allowed`},
 		"base model":            {"provider: bedrock\n  region: eu-central-1\n  base_model: anthropic.claude-opus-4-6-v1", ""},
 		"base model empty":      {"provider: azure\n  base_model: ''", ":4: deployments[d].base_model:"},
 		"anthropic":             {"provider: anthropic\n  api_version: 2026-10-21", ""},
@@ -43,7 +62,7 @@ func TestKeysOfProviders(t *testing.T) {
 		"anthropic preview":     {"provider: anthropic\n  api_version: 2026-10-21-preview", `:4: deployments[d].api_version:`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if !strings.Contains(tc.keys, "base_url") {
+			if !strings.Contains(tc.keys, "base_url") && name != "unknown alone" {
 				tc.keys += "\n  base_url: https://h"
 			}
 			_, err := ParseOrg("org.yaml", []byte("version: 1\ndeployments:\n- "+tc.keys+"\n  id: d\n  model: m\n  unpriced: allow\n"))

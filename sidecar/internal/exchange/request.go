@@ -67,6 +67,7 @@ type Request struct {
 	AudioAnswer           bool   // the answer may be spoken
 	NoImages              bool   // the answer may hold none: models that draw do so unasked
 	WebSearches           int64  // that the provider may make, as far as it is known before
+	SearchesAlways        bool   // once for each answer, told or not
 	ServiceTier           string // asked for; "" or auto leaves it to the provider
 	Speed                 string // asked for of Anthropic, as its inference_geo
 	Geo                   string

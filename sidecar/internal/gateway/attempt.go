@@ -236,7 +236,7 @@ func (g *Gateway) known(f *flow, u exchange.Usage, delivered adapter.Delivered) 
 		return u
 	}
 	u.Source = exchange.FromEstimate
-	u.Tokens = exchange.Tokens{Input: g.inputOf(f)}
+	u.Tokens = exchange.Tokens{Input: g.inputOf(f), WebSearches: u.WebSearches}
 	if f.req.Operation == exchange.Chat {
 		u.Output = g.Estimate.PieceTokens(f.target.ID, delivered.Bytes, delivered.Pieces)
 	}

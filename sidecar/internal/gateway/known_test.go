@@ -31,6 +31,10 @@ func TestKnown(t *testing.T) {
 			t.Errorf("%d tokens in %d pieces of 420 bytes, want %d", got.Output, pieces, want)
 		}
 	}
+	searched := exchange.Usage{Source: exchange.FromEstimate, Tokens: exchange.Tokens{WebSearches: 2}}
+	if got := g.known(f, searched, adapter.Delivered{Bytes: 420}); got.WebSearches != 2 || got.Output != 100 {
+		t.Errorf("searches that were seen became %+v", got)
+	}
 	g.Estimate.LearnInput("d", estimate.Input{Bytes: 1000}, 900)
 	if got := g.known(f, told, adapter.Delivered{Bytes: 420}); got != told {
 		t.Errorf("told %+v, settled %+v", told, got)

@@ -37,6 +37,7 @@ func peekPrice(r *exchange.Request, name string, v gjson.Result) {
 	case "web_search_options": // of models that search once, always
 		if v.IsObject() {
 			r.WebSearches++
+			r.SearchesAlways = true
 		}
 	case "modalities":
 		r.NoImages = v.IsArray()

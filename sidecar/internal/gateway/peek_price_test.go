@@ -47,6 +47,9 @@ func TestPeekPrice(t *testing.T) {
 			t.Errorf("%s: %s", name, bad.message)
 			continue
 		}
+		if always := name == "a search"; r.SearchesAlways != always {
+			t.Errorf("%s: searches always: %v", name, r.SearchesAlways)
+		}
 		if got := (facts{r.ServiceTier, r.WebSearches, r.Audio, r.AudioAnswer}); got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}

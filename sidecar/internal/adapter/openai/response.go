@@ -27,7 +27,7 @@ func (*Adapter) Response(r *exchange.Request, body []byte, a adapter.Annotate) (
 	if !isObject(body, v) {
 		return nil, none, invalid("the provider's answer is not a JSON object")
 	}
-	usage := usageOf(doc, r.Operation)
+	usage := usageOf(doc, r)
 	m := &mender{}
 	m.begin(body)
 	var f *exchange.Failure

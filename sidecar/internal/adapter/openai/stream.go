@@ -237,7 +237,7 @@ func (s *stream) read(t members) span {
 			continue
 		}
 		s.steady = false
-		if use, ok := stated(gjson.ParseBytes(s.raw(u)), exchange.Chat); ok {
+		if use, ok := stated(gjson.ParseBytes(s.raw(u)), s.r); ok {
 			s.usage.Source, s.usage.Tokens = use.Source, use.Tokens
 			s.asStood = s.asStood[:0]
 			if u.to-u.from <= rawMax {
@@ -433,6 +433,8 @@ func (s *stream) Usage() exchange.Usage {
 	u := s.usage
 	if u.Source == exchange.FromProvider {
 		u.Raw = string(s.asStood)
+	} else if s.delivered > 0 && u.WebSearches == 0 {
+		u.WebSearches = searches(gjson.Result{}, s.r)
 	}
 	return u
 }

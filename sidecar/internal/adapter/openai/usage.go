@@ -12,17 +12,32 @@ import (
 )
 
 // usageOf reads usage from wherever servers put it in a complete answer. Without any, the source is an estimate and
-// the tokens are zero.
-func usageOf(doc gjson.Result, op exchange.Operation) exchange.Usage {
+// there are no tokens.
+func usageOf(doc gjson.Result, r *exchange.Request) exchange.Usage {
 	for _, at := range [...]string{"usage", "x_groq.usage"} {
 		raw := doc.Get(at)
-		if u, ok := stated(raw, op); ok {
+		if u, ok := stated(raw, r); ok {
 			u.Raw = asStated(raw.Raw)
 			u.ServiceTier = tierOf(doc.Get("service_tier"))
 			return u
 		}
 	}
-	return exchange.Usage{Source: exchange.FromEstimate, ServiceTier: tierOf(doc.Get("service_tier"))}
+	return exchange.Usage{
+		Source: exchange.FromEstimate, ServiceTier: tierOf(doc.Get("service_tier")),
+		Tokens: exchange.Tokens{WebSearches: searches(gjson.Result{}, r)},
+	}
+}
+
+// searches is how often the provider searched. OpenAI's models that take web_search_options search for every answer,
+// are paid for it, and do not say so (OpenAI docs: Web search; Pricing). OpenRouter counts.
+func searches(u gjson.Result, r *exchange.Request) int64 {
+	if n, told := count(u, "server_tool_use.web_search_requests"); told {
+		return n
+	}
+	if r.SearchesAlways {
+		return 1
+	}
+	return 0
 }
 
 // The longest of what a provider says of its usage that is kept, in bytes.
@@ -49,7 +64,8 @@ func tierOf(v gjson.Result) string {
 
 // stated reads a usage object. It is the provider's word when it has a number for both directions; an explicit zero is
 // one, an empty object is none.
-func stated(u gjson.Result, op exchange.Operation) (exchange.Usage, bool) {
+func stated(u gjson.Result, r *exchange.Request) (exchange.Usage, bool) {
+	op := r.Operation
 	prompt, ok := count(u, "prompt_tokens")
 	completion, hasCompletion := count(u, "completion_tokens")
 	total, hasTotal := count(u, "total_tokens")
@@ -84,7 +100,7 @@ func stated(u gjson.Result, op exchange.Operation) (exchange.Usage, bool) {
 	apart(&t.Output, &t.OutputAudio, "completion_tokens_details.audio_tokens")
 	apart(&t.Output, &t.OutputImage, "completion_tokens_details.image_tokens") // OpenRouter
 	t.Reasoning = min(reasoning, t.Output)
-	t.WebSearches = first(u, "server_tool_use.web_search_requests" /* OpenRouter */)
+	t.WebSearches = searches(u, r)
 	return exchange.Usage{Source: exchange.FromProvider, Tokens: t}, true
 }
 

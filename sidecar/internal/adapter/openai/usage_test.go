@@ -7,6 +7,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 	"github.com/sluice-gateway/sluice/sidecar/internal/adaptertest"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
@@ -64,7 +65,7 @@ func TestUsageBases(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			want := exchange.Usage{Tokens: c.want, Source: exchange.FromProvider}
-			got, ok := stated(gjson.Parse(c.usage), exchange.Chat)
+			got, ok := stated(gjson.Parse(c.usage), ask(false))
 			if !ok || got != want {
 				t.Fatalf("got %+v, %v, want %+v", got, ok, want)
 			}
@@ -74,7 +75,7 @@ func TestUsageBases(t *testing.T) {
 				u.Total != c.want.Total() || u.In.Cached != c.want.CacheRead || u.Out.Reasoning != c.want.Reasoning {
 				t.Errorf("told %s (%v)", told, err)
 			}
-			again, ok := stated(gjson.ParseBytes(told), exchange.Chat)
+			again, ok := stated(gjson.ParseBytes(told), ask(false))
 			if !ok || again != got {
 				t.Errorf("what was told reads as %+v", again)
 			}
@@ -113,5 +114,42 @@ func TestUsageNotStated(t *testing.T) {
 				t.Errorf("%s", out)
 			}
 		})
+	}
+}
+
+// TestSearchesAlways: a model with web_search_options searches once for each answer, which nobody but OpenRouter states,
+// and which is settled. What delivered nothing is not charged for it.
+func TestSearchesAlways(t *testing.T) {
+	const told = `"usage":{"prompt_tokens":5,"completion_tokens":2,"total_tokens":7%s},`
+	for name, c := range map[string]struct {
+		usage string
+		want  int64
+	}{
+		"usage": {strings.Replace(told, "%s", "", 1), 1}, "none": {"", 1},
+		"counted":       {strings.Replace(told, "%s", `,"server_tool_use":{"web_search_requests":3}`, 1), 3},
+		"counted, none": {strings.Replace(told, "%s", `,"server_tool_use":{"web_search_requests":0}`, 1), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := ask(false)
+			r.SearchesAlways = true
+			keep := func(dst []byte, u exchange.Usage, _ adapter.Delivered) ([]byte, exchange.Usage) {
+				return append(dst, "{}"...), u
+			}
+			_, u, f := New().Response(r, []byte(`{`+c.usage+`"choices":[{"message":{"content":"abc"},"finish_reason":"stop"}]}`), keep)
+			if f != nil || u.WebSearches != c.want {
+				t.Errorf("%d searches of an answer, want %d (%v)", u.WebSearches, c.want, f)
+			}
+			s := New().Stream(r, keep)
+			if got := s.Usage().WebSearches; got != 0 {
+				t.Errorf("%d searches before anything came", got)
+			}
+			_, f = adaptertest.Translate(t, s, delta(`"content":"abc"`), finished, `{`+c.usage+`"id":"c1","choices":[]}`, done)
+			if got := s.Usage().WebSearches; f != nil || got != c.want {
+				t.Errorf("%d searches of a stream, want %d (%v)", got, c.want, f)
+			}
+		})
+	}
+	if u := usageOf(gjson.Parse(`{}`), ask(false)); u.WebSearches != 0 {
+		t.Errorf("%d searches that nobody asked for", u.WebSearches)
 	}
 }
