@@ -185,7 +185,11 @@ func datedVersion(v string) bool {
 func parseProvider(to *string) func(string) error {
 	return func(text string) error {
 		if !slices.Contains(supportedProviders(), text) {
-			return fmt.Errorf("%s is not allowed (allowed: %s)", clip(text), strings.Join(supportedProviders(), ", "))
+			cure := didYouMean(text, supportedProviders())
+			if slices.Contains(vendors(), text) {
+				cure = fmt.Sprintf(": it is a vendor: write provider: compatible, vendor: %s", text)
+			}
+			return fmt.Errorf("%s is not allowed%s (allowed: %s)", clip(text), cure, strings.Join(supportedProviders(), ", "))
 		}
 		*to = text
 		return nil
