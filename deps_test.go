@@ -145,8 +145,9 @@ func alike(t *testing.T, files ...string) {
 func TestNamesAreTheSame(t *testing.T) {
 	const registry = "quotad/internal/registry/deployment.go"
 	for what, at := range map[string][2]struct{ file, list string }{
-		"vendors":   {{registry, "vendors"}, {"sidecar/internal/adapter/openai/vendor.go", "vendors"}},
-		"providers": {{registry, "supportedProviders"}, {"sidecar/sidecar.go", "Adapters"}},
+		"vendors":      {{registry, "vendors"}, {"sidecar/internal/adapter/openai/vendor.go", "vendors"}},
+		"providers":    {{registry, "supportedProviders"}, {"sidecar/sidecar.go", "Adapters"}},
+		"capabilities": {{registry, "capabilities"}, {"sidecar/internal/gateway/steps.go", "demands"}},
 	} {
 		var names [2][]string
 		for i, a := range at {
@@ -161,8 +162,8 @@ func TestNamesAreTheSame(t *testing.T) {
 	}
 }
 
-// namesOf are the texts, or the keys that are texts, of the first literal in what a file calls list: a function, a variable
-// or a field.
+// namesOf are the texts, the keys that are texts, or the texts that entries begin with, of the first literal in what a file
+// calls list: a function, a variable or a field.
 func namesOf(t *testing.T, file, list string) (names []string) {
 	f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
 	if err != nil {
@@ -185,6 +186,9 @@ func namesOf(t *testing.T, file, list string) (names []string) {
 			for _, e := range n.Elts {
 				if pair, ok := e.(*ast.KeyValueExpr); ok {
 					e = pair.Key
+				}
+				if entry, ok := e.(*ast.CompositeLit); ok && len(entry.Elts) > 0 {
+					e = entry.Elts[0]
 				}
 				if text, ok := e.(*ast.BasicLit); ok {
 					name, err := strconv.Unquote(text.Value)

@@ -8,7 +8,7 @@ import (
 func TestNearest(t *testing.T) {
 	names := []string{"input", "output", "cache_read", "base_url", "region", "tools"}
 	for word, want := range map[string]string{
-		"outptu": "output", "ouput": "output", "outputs": "output", "imput": "input", "toosl": "tools", "baseurl": "base_url",
+		"outptu": "output", "utput": "output", "outputs": "output", "imput": "input", "toosl": "tools", "baseurl": "base_url",
 		"cache_raed": "cache_read", "no_such_key": "", "x": "", "": "", "key": "", "value": "", strings.Repeat("output", 20): "",
 	} {
 		if got := nearest(word, names); got != want {
