@@ -1,13 +1,11 @@
 package api
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -126,24 +124,6 @@ func (s *Service) RevokeKey(ctx context.Context, req *connect.Request[adminv1.Re
 		return nil, err
 	}
 	return connect.NewResponse(&adminv1.RevokeKeyResponse{Version: version}), nil
-}
-
-// readCredential takes a secret that stands in a header field as it is, or a document with what makes one, such as the
-// file of a service account.
-func readCredential(provider string, secret []byte) ([]byte, error) {
-	secret = bytes.TrimSpace(secret)
-	if bytes.HasPrefix(secret, []byte("{")) && slices.Contains([]string{"azure", "bedrock", "vertex"}, provider) {
-		var doc map[string]any
-		var line bytes.Buffer
-		if json.Unmarshal(secret, &doc) != nil || json.Compact(&line, secret) != nil {
-			return nil, badInput("secret: begins with { and is no JSON object") // the cause could quote it
-		}
-		return line.Bytes(), nil
-	}
-	if i := bytes.IndexFunc(secret, func(r rune) bool { return r < ' ' || r > '~' }); i >= 0 {
-		return nil, badInput("secret: byte %d cannot stand in a header field: one line of visible ASCII is wanted", i+1)
-	}
-	return secret, nil
 }
 
 // SetCredential implements the admin service.
