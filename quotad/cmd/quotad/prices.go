@@ -252,6 +252,11 @@ func (p *pricesImport) version(now time.Time, table *pricelist.Table, models map
 			faults = append(faults, err)
 			continue
 		}
+		entry, more, err := withOld(name, entry, list.PerMillionUSD[name])
+		if err != nil {
+			return after, remarks, err
+		}
+		remarks = append(remarks, more...)
 		next.PerMillionUSD[name] = entry
 	}
 	slices.Sort(remarks)
@@ -265,6 +270,31 @@ func (p *pricesImport) version(now time.Time, table *pricelist.Table, models map
 	}
 	after, err = registry.ParseObject(registry.KindPrice, cmp.Or(p.id, from.Format(time.DateOnly)), spec)
 	return after, remarks, err
+}
+
+// withOld is a price of the table with what only the price before it has and no table may know: fees and factors stay,
+// and prices of kinds of tokens, which are as dear as others from now on, are named.
+func withOld(name string, entry, old json.RawMessage) (json.RawMessage, []string, error) {
+	if old == nil {
+		return entry, nil, nil
+	}
+	var now, before map[string]json.RawMessage
+	if err := errors.Join(json.Unmarshal(entry, &now), json.Unmarshal(old, &before)); err != nil {
+		return nil, nil, fmt.Errorf("price %s: %w", name, err)
+	}
+	var remarks []string
+	for member, v := range before {
+		switch _, both := now[member]; {
+		case both:
+		case slices.Contains([]string{"per_call_usd", "service_tiers", "speeds", "inference_geo"}, member):
+			now[member] = v
+			remarks = append(remarks, fmt.Sprintf("price %s: the table has no %s: it stays as it is", name, member))
+		case !strings.HasPrefix(member, "cache_"): // those of old may be nothing but its input
+			remarks = append(remarks, fmt.Sprintf("price %s: the table has no %s: it is left out", name, member))
+		}
+	}
+	out, err := json.Marshal(now)
+	return out, remarks, err
 }
 
 func moment(s string) (time.Time, error) {

@@ -141,3 +141,31 @@ func TestPricesImportTwins(t *testing.T) {
 	must(t, os.WriteFile(table, []byte(liteLLMTable), 0o600))
 	o.refused("price mid is that of m-2026 and of n-2026: say which by --map", "prices", "import", table)
 }
+
+// TestPricesImportKeeps: what a price has and the table does not is not lost in silence: searches and factors stay, for
+// they would be free, or unpriced, else.
+func TestPricesImportKeeps(t *testing.T) {
+	o := newOperator(t)
+	o.run("apply", "-f", o.file(strings.Replace(pricesYAML, "mid: { input: 2, output: 10 }", `mid: { input: 2, output: 10, audio_input: 40,
+      per_call_usd: { web_search: 0.01 }, service_tiers: { flex: 0.5 }, speeds: { fast: 6 }, inference_geo: { us: 1.1 } }`, 1)))
+	table := filepath.Join(o.dir, "table.json")
+	must(t, os.WriteFile(table, []byte(`{"m-2026": {"input_cost_per_token": 2.5e-06, "output_cost_per_token": 1e-05, "litellm_provider": "openai",
+      "mode": "chat"}}`), 0o600))
+	out, said, err := o.split("prices", "import", table, "--id", "p2", "--valid-from", "2026-12-01")
+	must(t, err)
+	for _, want := range []string{"input: 2.5", "per_call_usd: {web_search: 0.01}", "service_tiers: {flex: 0.5}", "speeds: {fast: 6}", "inference_geo: {us: 1.1}"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("missing %q in\n%s", want, out)
+		}
+	}
+	if strings.Contains(out, "# - per_million_usd.mid.per_call_usd") || strings.Contains(out, "      audio_input: 40") {
+		t.Errorf("got\n%s", out)
+	}
+	for _, want := range []string{
+		"note: price mid: the table has no speeds: it stays as it is\n", "note: price mid: the table has no audio_input: it is left out\n",
+	} {
+		if !strings.Contains(said, want) {
+			t.Errorf("missing %q in\n%s", want, said)
+		}
+	}
+}
