@@ -55,6 +55,7 @@ func (s *Sidecar) status() status {
 	problem(tls != "", tls)
 	for _, d := range out.Deployments {
 		problem(d.State != "closed", "deployment "+d.Deployment+" is "+d.State)
+		problem(d.Fault != "", "deployment "+d.Deployment+" is misconfigured: "+d.Fault)
 	}
 	return out
 }

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -265,7 +266,8 @@ func (g *Gateway) failed(f *flow, d *exchange.Deployment, number int, start time
 	g.Metrics.UpstreamFailures.WithLabelValues(d.ID, kindName(failure.Kind)).Inc()
 	switch failure.Kind {
 	case exchange.FailCredential, exchange.FailNotFound:
-		// The provider's text about a key may quote it: it is not logged.
+		// The provider's text about a key may quote it: it is not shown.
+		g.Route.Misconfigured(d.ID, fmt.Sprintf("the provider refused it with status %d, code %q", failure.Status, failure.Code))
 		g.Log.Error("deployment is misconfigured", zap.String("deployment", d.ID), zap.Int("status", failure.Status),
 			zap.String("code", failure.Code), zap.String("request_id", f.req.ID))
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	quotav1 "github.com/sluice-gateway/sluice/proto/gen/quota/v1"
 )
@@ -170,6 +171,29 @@ func TestEligible(t *testing.T) {
 			t.Errorf("%d %s", a.status, a.body)
 		}
 	})
+}
+
+// TestOperatorIsTold: why a deployment cannot answer stands in its health, without the provider's text, which may quote the
+// key; an answer takes it back.
+func TestOperatorIsTold(t *testing.T) {
+	p := &provider{id: "a", answer: failing(401)}
+	r := newRig(t, []*provider{p, {id: "bare", answer: fine, change: func(d *quotav1.Deployment) { d.Credential = "later" }}}, nil)
+	faults := func() map[string]string {
+		out := map[string]string{}
+		for _, h := range r.g.Route.Health(time.Now()) {
+			out[h.Deployment] = h.Fault
+		}
+		return out
+	}
+	r.chat(hello)
+	if got := faults(); !strings.Contains(got["a"], "status 401") || !strings.Contains(got["bare"], `"later" has not been received`) {
+		t.Errorf("got %v", got)
+	}
+	p.answer = fine
+	r.chat(hello)
+	if got := faults(); got["a"] != "" || got["bare"] == "" {
+		t.Errorf("after an answer of one: %v", got)
+	}
 }
 
 // TestNoneFits: when the configuration rules out every deployment, the answer says which rule, or which member.

@@ -37,6 +37,7 @@ func (g *Gateway) prepare(f *flow, d *exchange.Deployment) (adapter.Call, *excha
 		fault = no.Message
 	}
 	g.Metrics.UpstreamFailures.WithLabelValues(d.ID, kindName(exchange.FailCredential)).Inc()
+	g.Route.Misconfigured(d.ID, fault)
 	g.Log.Error("deployment is misconfigured", zap.String("deployment", d.ID), zap.String("fault", fault))
 	return adapter.Call{}, &exchange.Failure{Kind: exchange.FailCredential, Message: fault}
 }

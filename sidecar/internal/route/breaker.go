@@ -15,6 +15,7 @@ const (
 type fare struct {
 	breaker.Breaker
 	restUntil time.Time // it asked to be left alone; independent of the breaker
+	fault     string    // why an operator has to mend it, until it answers; independent too
 }
 
 const (

@@ -154,6 +154,7 @@ func (r *Router) Report(now time.Time, deployment string, f *exchange.Failure) {
 	defer r.mu.Unlock()
 	b := r.breaker(deployment)
 	if f == nil {
+		b.fault = ""
 		b.Report(now, true)
 		return
 	}
@@ -171,6 +172,13 @@ func (r *Router) Report(now time.Time, deployment string, f *exchange.Failure) {
 	if until := now.Add(min(rest, restMax)); rest > 0 && until.After(b.restUntil) {
 		b.restUntil = until
 	}
+}
+
+// Misconfigured notes why a deployment cannot answer until an operator mends it. An answer takes that back.
+func (r *Router) Misconfigured(deployment, why string) {
+	r.mu.Lock()
+	r.breaker(deployment).fault = why
+	r.mu.Unlock()
 }
 
 // Request counts a request towards the retry budget.
@@ -193,6 +201,7 @@ type Health struct {
 	State      string `json:"state"` // closed, open, half_open
 	Successes  int    `json:"successes_20s"`
 	Failures   int    `json:"failures_20s"`
+	Fault      string `json:"fault,omitempty"` // why an operator has to mend it, as the newest request found
 }
 
 // Health lists the deployments that have been used, by id.
@@ -202,7 +211,7 @@ func (r *Router) Health(now time.Time) []Health {
 	out := make([]Health, 0, len(r.breakers))
 	for id, b := range r.breakers {
 		ok, bad := b.Counts(now)
-		out = append(out, Health{id, b.State(now), ok, bad})
+		out = append(out, Health{id, b.State(now), ok, bad, b.fault})
 	}
 	slices.SortFunc(out, func(a, b Health) int {
 		if a.Deployment < b.Deployment {

@@ -212,3 +212,23 @@ func TestRetryBudget(t *testing.T) {
 		t.Error("the floor must refill with time")
 	}
 }
+
+// TestMisconfigured: what an operator has to mend is shown until the deployment answers, whatever else happens to it.
+func TestMisconfigured(t *testing.T) {
+	r := New()
+	fault := func() string { return r.Health(start)[0].Fault }
+	r.Report(start, "a", nil)
+	if fault() != "" {
+		t.Errorf("a fault from nothing: %s", fault())
+	}
+	r.Misconfigured("a", "no key")
+	r.Report(start, "a", failed(exchange.FailCredential))
+	r.Report(start, "a", failed(exchange.FailTimeout))
+	if fault() != "no key" {
+		t.Errorf("got %q", fault())
+	}
+	r.Report(start, "a", nil)
+	if fault() != "" {
+		t.Errorf("a fault that is over: %s", fault())
+	}
+}

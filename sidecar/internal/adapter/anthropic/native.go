@@ -38,7 +38,7 @@ func (n *Native) Request(r *exchange.Request, d *exchange.Deployment, secret []b
 // body is the caller's, byte for byte where the host is Anthropic.
 func (n *Native) body(r *exchange.Request, d *exchange.Deployment, betas string) []byte {
 	doc := gjson.ParseBytes(r.Native)
-	foreign := bytes.Contains(r.Native, []byte(`"`+adapter.ForeignMark))
+	foreign := bytes.Contains(r.Native, []byte(`"`+adapter.ForeignMark)) || bytes.Contains(r.Native, []byte(adapter.SignatureMark))
 	if n.host.Version == "" && !foreign {
 		return renamed(r.Native, doc.Get("model"), d.Model)
 	}
@@ -60,19 +60,19 @@ func (n *Native) body(r *exchange.Request, d *exchange.Deployment, betas string)
 }
 
 // withoutForeign is the messages without the thinking of other vendors' models, which the gateway itself put into
-// blocks for the caller: Claude would refuse their signatures.
+// blocks for the caller: Claude would refuse their signatures. Those in the ids of calls go too.
 func withoutForeign(messages gjson.Result) string {
 	var list []string
 	for _, m := range messages.Array() {
 		content := m.Get("content")
-		if !content.IsArray() || !strings.Contains(content.Raw, `"`+adapter.ForeignMark) {
+		if !content.IsArray() || !strings.Contains(content.Raw, `"`+adapter.ForeignMark) && !strings.Contains(content.Raw, adapter.SignatureMark) {
 			list = append(list, m.Raw)
 			continue
 		}
 		var blocks []string
 		for _, b := range content.Array() {
 			if !isForeign(b) {
-				blocks = append(blocks, b.Raw)
+				blocks = append(blocks, unsigned(b))
 			}
 		}
 		if len(blocks) == 0 {
@@ -82,6 +82,22 @@ func withoutForeign(messages gjson.Result) string {
 		list = append(list, m.Raw[:at]+"["+strings.Join(blocks, ",")+"]"+m.Raw[at+len(content.Raw):])
 	}
 	return "[" + strings.Join(list, ",") + "]"
+}
+
+// unsigned is a block without the signature in the id of the call that it makes or answers.
+func unsigned(b gjson.Result) string {
+	var id gjson.Result
+	switch b.Get("type").Str {
+	case "tool_use":
+		id = b.Get("id")
+	case "tool_result":
+		id = b.Get("tool_use_id")
+	}
+	if !strings.Contains(id.Str, adapter.SignatureMark) {
+		return b.Raw
+	}
+	at := id.Index - b.Index
+	return b.Raw[:at] + string(adapter.AppendString(nil, adapter.FitCallID(id.Str))) + b.Raw[at+len(id.Raw):]
 }
 
 func isForeign(b gjson.Result) bool {

@@ -128,7 +128,8 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// TestForeignThinking: what the gateway made of other models' thoughts is nothing that Claude would take.
+// TestForeignThinking: what the gateway made of other models' thoughts is nothing that Claude would take, nor are their
+// signatures in the ids of calls.
 func TestForeignThinking(t *testing.T) {
 	const (
 		ours   = `{"type":"thinking","thinking":"hm","signature":"sluice1.e30"}`
@@ -139,9 +140,10 @@ func TestForeignThinking(t *testing.T) {
 		return `{"model":"m","messages":[` + messages + `],"max_tokens":5}`
 	}
 	for in, want := range map[string]string{
-		`{"role":"user","content":"a"},{"role":"assistant", "content" : [` + ours + `,` + hidden + `,` + theirs + `,{"type":"text","text":"b"}], "x":1}`: `{"role":"user","content":"a"},{"role":"assistant", "content" : [` + theirs + `,{"type":"text","text":"b"}], "x":1}`,
-		`{"role":"user","content":"a"},{"role":"assistant","content":[` + ours + `]},{"role":"user","content":"c"}`:                                      `{"role":"user","content":"a"},{"role":"user","content":"c"}`,
-		`{"role":"user","content":[{"type":"text","text":"sluice1."}]}`:                                                                                  `{"role":"user","content":[{"type":"text","text":"sluice1."}]}`,
+		`{"role":"user","content":"a"},{"role":"assistant", "content" : [` + ours + `,` + hidden + `,` + theirs + `,{"type":"text","text":"b"}], "x":1}`:                                                                                                      `{"role":"user","content":"a"},{"role":"assistant", "content" : [` + theirs + `,{"type":"text","text":"b"}], "x":1}`,
+		`{"role":"user","content":"a"},{"role":"assistant","content":[` + ours + `]},{"role":"user","content":"c"}`:                                                                                                                                           `{"role":"user","content":"a"},{"role":"user","content":"c"}`,
+		`{"role":"assistant","content":[{"type":"tool_use", "id" : "c1_gsig_AA-b","name":"f","input":{"id":"x_gsig_y"}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"c1_gsig_AA-b","content":"_gsig_"},{"type":"text","text":"_gsig_"}]}`: `{"role":"assistant","content":[{"type":"tool_use", "id" : "c1","name":"f","input":{"id":"x_gsig_y"}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"c1","content":"_gsig_"},{"type":"text","text":"_gsig_"}]}`,
+		`{"role":"user","content":[{"type":"text","text":"sluice1."}]}`:                                                                                                                                                                                       `{"role":"user","content":[{"type":"text","text":"sluice1."}]}`,
 	} {
 		call, f := New().Speak(exchange.MessagesDialect, nil).Request(native(body(in)), &exchange.Deployment{Model: "m"}, nil)
 		if f != nil || string(call.Body) != body(want) {

@@ -165,7 +165,7 @@ func TestThinkingComesBack(t *testing.T) {
 		if c.Reasoning != `one "two"` || c.Content != "x" {
 			t.Errorf("%s: %+v", name, c)
 		}
-		got := built(t, nova, ask(`"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":"x","reasoning_details":[`+strings.Join(c.Details, ",")+`]}]`))
+		got := built(t, profile, ask(`"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":"x","reasoning_details":[`+strings.Join(c.Details, ",")+`]}]`))
 		const want = `[{"reasoningContent":{"reasoningText":{"text":"one \"two\"","signature":"s=="}}},{"reasoningContent":{"redactedContent":"ZA=="}},{"text":"x"}]`
 		if !strings.Contains(got, want) {
 			t.Errorf("%s: got %s", name, got)

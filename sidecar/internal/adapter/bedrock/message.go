@@ -1,6 +1,8 @@
 package bedrock
 
 import (
+	"strings"
+
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/prompt"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
@@ -47,10 +49,15 @@ func (t *translation) parts(role string, m *prompt.Message) *exchange.Failure {
 	return nil
 }
 
-// assistant adds an earlier answer: its thinking, which the provider wants first, its text and its calls.
+// assistant adds an earlier answer: its thinking, which the provider wants first, its text and its calls. Signed thinking
+// is Claude's, and other models refuse it; an id without a dot names no vendor, and may stand for Claude.
 func (t *translation) assistant(m *prompt.Message) *exchange.Failure {
 	const role = "assistant"
-	for _, th := range m.Thoughts() {
+	var thoughts []prompt.Thought
+	if !strings.Contains(t.model, ".") {
+		thoughts = m.Thoughts()
+	}
+	for _, th := range thoughts {
 		b := append(t.turns.Begin(role), `{"reasoningContent":{`...)
 		if th.Redacted {
 			b = append(append(append(b, `"redactedContent":"`...), th.Text...), `"}}`...)

@@ -12,6 +12,9 @@ import (
 
 const nova = "us.amazon.nova-pro-v1:0"
 
+// profile names no vendor.
+const profile = "arn:aws:bedrock:us-east-1:1:application-inference-profile/x"
+
 // ask is a request whose body has the members given.
 func ask(members string) *exchange.Request {
 	r := chat(false)
@@ -45,39 +48,40 @@ func TestRequest(t *testing.T) {
 		{"id":"c2","type":"function","function":{"name":"f","arguments":""}}]},
 		{"role":"tool","tool_call_id":"c1","content":"one"},{"role":"tool","tool_call_id":"c2","content":""},{"role":"user","content":"go on"}]`
 	for name, c := range map[string]struct{ model, members, want string }{
-		"plain":          {nova, hi, turn + `}`},
-		"harmless":       {nova, hi + `,"n":1,"store":false,"logprobs":false,"seed":null,"logit_bias":{},"user":"u","metadata":{"a":"b"}`, turn + `}`},
-		"sampling":       {nova, hi + `,"temperature":0.5,"top_p":1,"stop":["a","b"]`, turn + `,"inferenceConfig":{"temperature":0.5,"topP":1,"stopSequences":["a","b"]}}`},
-		"one stop":       {nova, hi + `,"stop":"\n"`, `"inferenceConfig":{"stopSequences":["\n"]}`},
-		"system":         {nova, `"messages":[{"role":"system","content":"a"},{"role":"user","content":"hi"},{"role":"developer","content":[{"type":"text","text":"b"}]}]`, turn + `,"system":[{"text":"a"},{"text":"b"}]}`},
-		"turns merge":    {nova, `"messages":[{"role":"user","content":"a"},{"role":"user","content":"b"}]`, `{"messages":[{"role":"user","content":[{"text":"a"},{"text":"b"}]}]}`},
-		"empty texts":    {nova, `"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":""}]`, turn + `}`},
-		"refusal":        {nova, `"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":null,"refusal":"no"}]`, `{"role":"assistant","content":[{"text":"no"}]}`},
-		"image":          {nova, `"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/jpg;base64,QUJD"}}]}]`, `[{"image":{"format":"jpeg","source":{"bytes":"QUJD"}}}]`},
-		"audio":          {nova, `"messages":[{"role":"user","content":[{"type":"input_audio","input_audio":{"format":"wav","data":"QUJD"}}]}]`, `[{"audio":{"format":"wav","source":{"bytes":"QUJD"}}}]`},
-		"document":       {nova, `"messages":[{"role":"user","content":[{"type":"file","file":{"filename":"my_Report  v1.2.pdf","file_data":"data:application/pdf;base64,QUJD"}},{"type":"file","file":{"filename":"my report v1 2 pdf","file_data":"data:text/csv;base64,QUJD"}},{"type":"file","file":{"filename":"my Report v1 2 pdf","file_data":"data:text/csv;base64,QUJD"}},{"type":"file","file":{"file_data":"data:text/plain;charset=utf-8;base64,QUJD"}}]}]`, `[{"document":{"format":"pdf","name":"my Report v1 2 pdf","source":{"bytes":"QUJD"}}},{"document":{"format":"csv","name":"my report v1 2 pdf","source":{"bytes":"QUJD"}}},{"document":{"format":"csv","name":"my Report v1 2 pdf (2)","source":{"bytes":"QUJD"}}},{"document":{"format":"txt","name":"document","source":{"bytes":"QUJD"}}}]`},
-		"cache points":   {nova, `"messages":[{"role":"system","content":[{"type":"text","text":"s","prompt_cache_breakpoint":{}}]},{"role":"user","content":[{"type":"text","text":"a","prompt_cache_breakpoint":{"mode":"explicit"}},{"type":"text","text":"b"}]}]`, `{"messages":[{"role":"user","content":[{"text":"a"},{"cachePoint":{"type":"default"}},{"text":"b"}]}],"system":[{"text":"s"},{"cachePoint":{"type":"default"}}]}`},
-		"cached result":  {nova, `"messages":[{"role":"user","content":"hi"},{"role":"tool","tool_call_id":"c","content":[{"type":"text","text":"r","prompt_cache_breakpoint":{}},{"type":"image_url","image_url":{"url":"data:image/png;base64,QUJD"}}]}],` + tools, `[{"toolResult":{"toolUseId":"c","content":[{"text":"r"},{"image":{"format":"png","source":{"bytes":"QUJD"}}}]}},{"cachePoint":{"type":"default"}},{"text":"hi"}]`},
-		"tools":          {nova, hi + `,` + tools, `"toolConfig":{"tools":[` + specF + `,` + specG + `]}}`},
-		"auto":           {nova, hi + `,"tool_choice":"auto",` + tools, specG + `],"toolChoice":{"auto":{}}}`},
-		"required":       {nova, hi + `,"tool_choice":"required",` + tools, specG + `],"toolChoice":{"any":{}}}`},
-		"named":          {nova, hi + `,"tool_choice":{"type":"function","function":{"name":"g"}},` + tools, specG + `],"toolChoice":{"tool":{"name":"g"}}}`},
-		"none":           {nova, hi + `,"tool_choice":"none",` + tools, turn + `}`},
-		"allowed":        {nova, hi + `,"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"required","tools":[{"type":"function","function":{"name":"g"}}]}},` + tools, `{"tools":[` + specG + `],"toolChoice":{"any":{}}}`},
-		"calls":          {nova, called + `,` + tools, `[{"role":"user","content":[{"text":"q"}]},{"role":"assistant","content":[{"toolUse":{"toolUseId":"c1","name":"f","input":{"a": 1}}},{"toolUse":{"toolUseId":"c2","name":"f","input":{}}}]},{"role":"user","content":[{"toolResult":{"toolUseId":"c1","content":[{"text":"one"}]}},{"toolResult":{"toolUseId":"c2","content":[]}},{"text":"go on"}]}]`},
-		"calls alone":    {nova, called, `"toolConfig":{"tools":[{"toolSpec":{"name":"f","inputSchema":{"json":{"type":"object","properties":{}}}}}]}}`},
-		"serial, alone":  {nova, hi + `,"parallel_tool_calls":false`, turn + `}`},
-		"schema":         {nova, hi + `,"response_format":{"type":"json_schema","json_schema":{"name":"n","description":"d","schema":{ "type":"object" }}}`, `"outputConfig":{"textFormat":{"type":"json_schema","structure":{"jsonSchema":{"schema":"{\"type\":\"object\"}","name":"n","description":"d"}}}}}`},
-		"effort":         {"arn:aws:bedrock:us-east-1:1:application-inference-profile/x", hi + `,"reasoning_effort":"xhigh"`, `"outputConfig":{"effort":"xhigh"}`},
-		"least effort":   {"qwen.qwen3-32b-v1:0", hi + `,"reasoning_effort":"minimal","response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{}}}`, `"outputConfig":{"effort":"low","textFormat":`},
-		"no effort":      {nova, hi + `,"reasoning_effort":"none"`, turn + `}`},
-		"nova thinks":    {nova, hi + `,"reasoning_effort":"max"`, `"additionalModelRequestFields":{"reasoningConfig":{"type":"enabled","maxReasoningEffort":"high"}}`},
-		"nova, warm":     {nova, hi + `,"reasoning_effort":"low","temperature":0.5`, `"additionalModelRequestFields":{"reasoningConfig":{"type":"enabled","maxReasoningEffort":"low"}}`},
-		"gpt-oss thinks": {"openai.gpt-oss-120b-1:0", hi + `,"reasoning_effort":"low"`, `"additionalModelRequestFields":{"reasoning_effort":"low"}`},
-		"tier":           {nova, hi + `,"service_tier":"flex"`, `"serviceTier":{"type":"flex"}}`},
-		"any tier":       {nova, hi + `,"service_tier":"auto"`, turn + `}`},
-		"thinking":       {nova, `"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":"a","reasoning_details":[{"type":"reasoning.text","format":"anthropic-claude-v1","index":0,"text":"one "},{"type":"reasoning.text","index":0,"text":"two"},{"type":"reasoning.text","index":0,"signature":"s=="},{"type":"reasoning.encrypted","index":1,"data":"ZA=="},{"type":"reasoning.text","index":2,"text":"unsigned"},{"type":"reasoning.text","format":"google-gemini-v1","index":3,"text":"x","signature":"y"}]}]`, `"content":[{"reasoningContent":{"reasoningText":{"text":"one two","signature":"s=="}}},{"reasoningContent":{"redactedContent":"ZA=="}},{"text":"a"}]`},
-		"foreign ids":    {nova, `"messages":[{"role":"user","content":"hi"},{"role":"tool","tool_call_id":"functions.f:0","content":"r"}]`, `{"toolUseId":"functions_f_0_`},
+		"plain":              {nova, hi, turn + `}`},
+		"harmless":           {nova, hi + `,"n":1,"store":false,"logprobs":false,"seed":null,"logit_bias":{},"user":"u","metadata":{"a":"b"}`, turn + `}`},
+		"sampling":           {nova, hi + `,"temperature":0.5,"top_p":1,"stop":["a","b"]`, turn + `,"inferenceConfig":{"temperature":0.5,"topP":1,"stopSequences":["a","b"]}}`},
+		"one stop":           {nova, hi + `,"stop":"\n"`, `"inferenceConfig":{"stopSequences":["\n"]}`},
+		"system":             {nova, `"messages":[{"role":"system","content":"a"},{"role":"user","content":"hi"},{"role":"developer","content":[{"type":"text","text":"b"}]}]`, turn + `,"system":[{"text":"a"},{"text":"b"}]}`},
+		"turns merge":        {nova, `"messages":[{"role":"user","content":"a"},{"role":"user","content":"b"}]`, `{"messages":[{"role":"user","content":[{"text":"a"},{"text":"b"}]}]}`},
+		"empty texts":        {nova, `"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":""}]`, turn + `}`},
+		"refusal":            {nova, `"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":null,"refusal":"no"}]`, `{"role":"assistant","content":[{"text":"no"}]}`},
+		"image":              {nova, `"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/jpg;base64,QUJD"}}]}]`, `[{"image":{"format":"jpeg","source":{"bytes":"QUJD"}}}]`},
+		"audio":              {nova, `"messages":[{"role":"user","content":[{"type":"input_audio","input_audio":{"format":"wav","data":"QUJD"}}]}]`, `[{"audio":{"format":"wav","source":{"bytes":"QUJD"}}}]`},
+		"document":           {nova, `"messages":[{"role":"user","content":[{"type":"file","file":{"filename":"my_Report  v1.2.pdf","file_data":"data:application/pdf;base64,QUJD"}},{"type":"file","file":{"filename":"my report v1 2 pdf","file_data":"data:text/csv;base64,QUJD"}},{"type":"file","file":{"filename":"my Report v1 2 pdf","file_data":"data:text/csv;base64,QUJD"}},{"type":"file","file":{"file_data":"data:text/plain;charset=utf-8;base64,QUJD"}}]}]`, `[{"document":{"format":"pdf","name":"my Report v1 2 pdf","source":{"bytes":"QUJD"}}},{"document":{"format":"csv","name":"my report v1 2 pdf","source":{"bytes":"QUJD"}}},{"document":{"format":"csv","name":"my Report v1 2 pdf (2)","source":{"bytes":"QUJD"}}},{"document":{"format":"txt","name":"document","source":{"bytes":"QUJD"}}}]`},
+		"cache points":       {nova, `"messages":[{"role":"system","content":[{"type":"text","text":"s","prompt_cache_breakpoint":{}}]},{"role":"user","content":[{"type":"text","text":"a","prompt_cache_breakpoint":{"mode":"explicit"}},{"type":"text","text":"b"}]}]`, `{"messages":[{"role":"user","content":[{"text":"a"},{"cachePoint":{"type":"default"}},{"text":"b"}]}],"system":[{"text":"s"},{"cachePoint":{"type":"default"}}]}`},
+		"cached result":      {nova, `"messages":[{"role":"user","content":"hi"},{"role":"tool","tool_call_id":"c","content":[{"type":"text","text":"r","prompt_cache_breakpoint":{}},{"type":"image_url","image_url":{"url":"data:image/png;base64,QUJD"}}]}],` + tools, `[{"toolResult":{"toolUseId":"c","content":[{"text":"r"},{"image":{"format":"png","source":{"bytes":"QUJD"}}}]}},{"cachePoint":{"type":"default"}},{"text":"hi"}]`},
+		"tools":              {nova, hi + `,` + tools, `"toolConfig":{"tools":[` + specF + `,` + specG + `]}}`},
+		"auto":               {nova, hi + `,"tool_choice":"auto",` + tools, specG + `],"toolChoice":{"auto":{}}}`},
+		"required":           {nova, hi + `,"tool_choice":"required",` + tools, specG + `],"toolChoice":{"any":{}}}`},
+		"named":              {nova, hi + `,"tool_choice":{"type":"function","function":{"name":"g"}},` + tools, specG + `],"toolChoice":{"tool":{"name":"g"}}}`},
+		"none":               {nova, hi + `,"tool_choice":"none",` + tools, turn + `}`},
+		"allowed":            {nova, hi + `,"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"required","tools":[{"type":"function","function":{"name":"g"}}]}},` + tools, `{"tools":[` + specG + `],"toolChoice":{"any":{}}}`},
+		"calls":              {nova, called + `,` + tools, `[{"role":"user","content":[{"text":"q"}]},{"role":"assistant","content":[{"toolUse":{"toolUseId":"c1","name":"f","input":{"a": 1}}},{"toolUse":{"toolUseId":"c2","name":"f","input":{}}}]},{"role":"user","content":[{"toolResult":{"toolUseId":"c1","content":[{"text":"one"}]}},{"toolResult":{"toolUseId":"c2","content":[]}},{"text":"go on"}]}]`},
+		"calls alone":        {nova, called, `"toolConfig":{"tools":[{"toolSpec":{"name":"f","inputSchema":{"json":{"type":"object","properties":{}}}}}]}}`},
+		"serial, alone":      {nova, hi + `,"parallel_tool_calls":false`, turn + `}`},
+		"schema":             {nova, hi + `,"response_format":{"type":"json_schema","json_schema":{"name":"n","description":"d","schema":{ "type":"object" }}}`, `"outputConfig":{"textFormat":{"type":"json_schema","structure":{"jsonSchema":{"schema":"{\"type\":\"object\"}","name":"n","description":"d"}}}}}`},
+		"effort":             {profile, hi + `,"reasoning_effort":"xhigh"`, `"outputConfig":{"effort":"xhigh"}`},
+		"least effort":       {"qwen.qwen3-32b-v1:0", hi + `,"reasoning_effort":"minimal","response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{}}}`, `"outputConfig":{"effort":"low","textFormat":`},
+		"no effort":          {nova, hi + `,"reasoning_effort":"none"`, turn + `}`},
+		"nova thinks":        {nova, hi + `,"reasoning_effort":"max"`, `"additionalModelRequestFields":{"reasoningConfig":{"type":"enabled","maxReasoningEffort":"high"}}`},
+		"nova, warm":         {nova, hi + `,"reasoning_effort":"low","temperature":0.5`, `"additionalModelRequestFields":{"reasoningConfig":{"type":"enabled","maxReasoningEffort":"low"}}`},
+		"gpt-oss thinks":     {"openai.gpt-oss-120b-1:0", hi + `,"reasoning_effort":"low"`, `"additionalModelRequestFields":{"reasoning_effort":"low"}`},
+		"tier":               {nova, hi + `,"service_tier":"flex"`, `"serviceTier":{"type":"flex"}}`},
+		"any tier":           {nova, hi + `,"service_tier":"auto"`, turn + `}`},
+		"thinking":           {profile, `"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":"a","reasoning_details":[{"type":"reasoning.text","format":"anthropic-claude-v1","index":0,"text":"one "},{"type":"reasoning.text","index":0,"text":"two"},{"type":"reasoning.text","index":0,"signature":"s=="},{"type":"reasoning.encrypted","index":1,"data":"ZA=="},{"type":"reasoning.text","index":2,"text":"unsigned"},{"type":"reasoning.text","format":"google-gemini-v1","index":3,"text":"x","signature":"y"}]}]`, `"content":[{"reasoningContent":{"reasoningText":{"text":"one two","signature":"s=="}}},{"reasoningContent":{"redactedContent":"ZA=="}},{"text":"a"}]`},
+		"another's thoughts": {nova, `"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":"a","reasoning_details":[{"type":"reasoning.text","format":"anthropic-claude-v1","index":0,"text":"one "},{"type":"reasoning.text","index":0,"text":"two"},{"type":"reasoning.text","index":0,"signature":"s=="},{"type":"reasoning.encrypted","index":1,"data":"ZA=="},{"type":"reasoning.text","index":2,"text":"unsigned"},{"type":"reasoning.text","format":"google-gemini-v1","index":3,"text":"x","signature":"y"}]}]`, `{"role":"assistant","content":[{"text":"a"}]}`},
+		"foreign ids":        {nova, `"messages":[{"role":"user","content":"hi"},{"role":"tool","tool_call_id":"functions.f:0","content":"r"}]`, `{"toolUseId":"functions_f_0_`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := built(t, c.model, ask(c.members)); !strings.Contains(got, c.want) {
@@ -154,7 +158,7 @@ func TestUnsupported(t *testing.T) {
 
 // TestPaths: colons and slashes of a model's id are escaped.
 func TestPaths(t *testing.T) {
-	const profile, escaped = "arn:aws:bedrock:us-east-1:1:application-inference-profile/x", "/model/arn%3Aaws%3Abedrock%3Aus-east-1%3A1%3Aapplication-inference-profile%2Fx"
+	const profile, escaped = profile, "/model/arn%3Aaws%3Abedrock%3Aus-east-1%3A1%3Aapplication-inference-profile%2Fx"
 	for base, want := range map[string]string{
 		"": "converse", nova: "converse", "anthropic.claude-opus-4-6-v1": "invoke", "claude-opus-4-6": "invoke",
 	} {

@@ -74,9 +74,15 @@ func (native) Request(r *exchange.Request, d *exchange.Deployment, secret []byte
 	return call, nil
 }
 
-// unsealed drops the reasoning items of the gateway's own making.
+// unsealed drops the reasoning items of the gateway's own making, and the signatures of another provider's model from
+// the ids of its calls, which OpenAI bounds at 64 bytes.
 func unsealed(e *edits, doc []byte, input span) {
-	if !isArray(doc, input) || !bytes.Contains(doc[input.from:input.to], []byte(adapter.ForeignMark)) {
+	if !isArray(doc, input) {
+		return
+	}
+	sealed := bytes.Contains(doc[input.from:input.to], []byte(adapter.ForeignMark))
+	signed := bytes.Contains(doc[input.from:input.to], []byte(adapter.SignatureMark))
+	if !sealed && !signed {
 		return
 	}
 	kept := false
@@ -86,6 +92,10 @@ func unsealed(e *edits, doc []byte, input span) {
 			continue
 		}
 		kept = true
+		id := find(doc, c.value, "call_id")
+		if said := text(doc, id); signed && strings.Contains(said, adapter.SignatureMark) {
+			e.set(id, string(quote(adapter.FitCallID(said))))
+		}
 	}
 }
 
