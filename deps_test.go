@@ -106,21 +106,36 @@ func TestDependencies(t *testing.T) {
 func within(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
 
 // TestSettingsAreReadAlike: the two programs share no package, so each has the files that read its settings and
-// certificates. A fault
-// mended in one must be mended in both.
+// certificates. A fault mended in one must be mended in both.
 func TestSettingsAreReadAlike(t *testing.T) {
 	for _, file := range []string{"load.go", "reload.go"} {
-		var texts []string
-		for _, program := range []string{"sidecar", "quotad"} {
-			b, err := os.ReadFile(program + "/" + file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			texts = append(texts, strings.Replace(string(b), "package "+program+"\n", "", 1))
+		alike(t, "sidecar/"+file, "quotad/"+file)
+	}
+}
+
+// TestSecretsAreReadAlike: what quotad takes for a provider's secret is what the sidecar can use.
+func TestSecretsAreReadAlike(t *testing.T) {
+	alike(t, "sidecar/internal/credential/secret.go", "quotad/internal/api/secret.go")
+}
+
+// alike sees that two files differ in the name of their package alone.
+func alike(t *testing.T, files ...string) {
+	t.Helper()
+	var texts []string
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if texts[0] != texts[1] {
-			t.Errorf("sidecar/%s and quotad/%s differ in more than their package", file, file)
+		_, text, ok := strings.Cut("\n"+string(b), "\npackage ")
+		if !ok {
+			t.Fatalf("%s is of no package", file)
 		}
+		_, text, _ = strings.Cut(text, "\n")
+		texts = append(texts, text)
+	}
+	if texts[0] != texts[1] {
+		t.Errorf("%s and %s differ in more than their package", files[0], files[1])
 	}
 }
 
@@ -130,8 +145,9 @@ func TestSettingsAreReadAlike(t *testing.T) {
 func TestNamesAreTheSame(t *testing.T) {
 	const registry = "quotad/internal/registry/deployment.go"
 	for what, at := range map[string][2]struct{ file, list string }{
-		"vendors":   {{registry, "vendors"}, {"sidecar/internal/adapter/openai/vendor.go", "vendors"}},
-		"providers": {{registry, "supportedProviders"}, {"sidecar/sidecar.go", "Adapters"}},
+		"vendors":      {{registry, "vendors"}, {"sidecar/internal/adapter/openai/vendor.go", "vendors"}},
+		"providers":    {{registry, "supportedProviders"}, {"sidecar/sidecar.go", "Adapters"}},
+		"capabilities": {{registry, "capabilities"}, {"sidecar/internal/gateway/steps.go", "demands"}},
 	} {
 		var names [2][]string
 		for i, a := range at {
@@ -146,8 +162,8 @@ func TestNamesAreTheSame(t *testing.T) {
 	}
 }
 
-// namesOf are the texts, or the keys that are texts, of the first literal in what a file calls list: a function, a variable
-// or a field.
+// namesOf are the texts, the keys that are texts, or the texts that entries begin with, of the first literal in what a file
+// calls list: a function, a variable or a field.
 func namesOf(t *testing.T, file, list string) (names []string) {
 	f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
 	if err != nil {
@@ -170,6 +186,9 @@ func namesOf(t *testing.T, file, list string) (names []string) {
 			for _, e := range n.Elts {
 				if pair, ok := e.(*ast.KeyValueExpr); ok {
 					e = pair.Key
+				}
+				if entry, ok := e.(*ast.CompositeLit); ok && len(entry.Elts) > 0 {
+					e = entry.Elts[0]
 				}
 				if text, ok := e.(*ast.BasicLit); ok {
 					name, err := strconv.Unquote(text.Value)

@@ -24,7 +24,7 @@ func applyCommand(c *console) *cobra.Command {
 	}
 	cmd.Flags().StringVarP(&req.File, "file", "f", "", "org.yaml, - for standard input")
 	cmd.Flags().BoolVar(&req.DryRun, "dry-run", false, "only print what would change")
-	cmd.Flags().BoolVar(&req.Prune, "prune", false, "delete what the file does not name")
+	cmd.Flags().BoolVar(&req.Prune, "prune", false, "delete what the file does not name, but for price versions that have been in force")
 	cmd.Flags().BoolVar(&req.Force, "force", false, "apply even if another change came in meanwhile, which it may undo")
 	_ = cmd.MarkFlagRequired("file") // the flag exists
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -53,10 +53,20 @@ func applyCommand(c *console) *cobra.Command {
 		}
 		return c.print(cmd.OutOrStdout(), m, func(w *tabwriter.Writer) {
 			differences(w, m.GetDifferences(), colourful(cmd.OutOrStdout()))
-			fmt.Fprintf(w, "%d %s; version %d\n", len(m.GetDifferences()), verb("applied", req.GetDryRun()), m.GetVersion())
+			fmt.Fprintf(w, "%d %s; version %d\n", changed(m.GetDifferences()), verb("applied", req.GetDryRun()), m.GetVersion())
 		})
 	}
 	return cmd
+}
+
+// changed counts the objects that a diff changes.
+func changed(ds []*adminv1.Difference) (n int) {
+	for _, d := range ds {
+		if d.GetAction() != "keep" {
+			n++
+		}
+	}
+	return n
 }
 
 // verb says what happened to the objects of a diff.
@@ -82,7 +92,7 @@ func summary(ds []*adminv1.Difference) string {
 	return strings.Join(parts, ", ")
 }
 
-var signs = map[string]string{"create": "+", "update": "~", "delete": "-"}
+var signs = map[string]string{"create": "+", "update": "~", "delete": "-", "keep": "="}
 
 func differences(w io.Writer, ds []*adminv1.Difference, colour bool) {
 	line := func(indent, text string) {
@@ -162,7 +172,7 @@ func historyCommand(c *console) *cobra.Command {
 
 func rollbackCommand(c *console) *cobra.Command {
 	req := &adminv1.RollbackRequest{}
-	cmd := &cobra.Command{Use: "rollback VERSION", Short: "Undo every change after a version, as a new change", Args: cobra.ExactArgs(1)}
+	cmd := &cobra.Command{Use: "rollback VERSION", Short: "Undo every change after a version, as a new change; price versions that have been in force stay", Args: cobra.ExactArgs(1)}
 	cmd.Flags().BoolVar(&req.DryRun, "dry-run", false, "only print what would change")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		v, err := strconv.ParseUint(args[0], 10, 64)
@@ -176,7 +186,7 @@ func rollbackCommand(c *console) *cobra.Command {
 		}
 		return c.print(cmd.OutOrStdout(), m, func(w *tabwriter.Writer) {
 			differences(w, m.GetDifferences(), colourful(cmd.OutOrStdout()))
-			fmt.Fprintf(w, "%d %s; version %d\n", len(m.GetDifferences()), verb("changed", req.GetDryRun()), m.GetVersion())
+			fmt.Fprintf(w, "%d %s; version %d\n", changed(m.GetDifferences()), verb("changed", req.GetDryRun()), m.GetVersion())
 		})
 	}
 	return cmd

@@ -146,3 +146,11 @@ red 1 2 1 3 4 11 7 $0.50 1`},
 		})
 	}
 }
+
+// TestKeptIsNotCounted: a price version that stays though the file lacks it is shown, and counted as no change.
+func TestKeptIsNotCounted(t *testing.T) {
+	o := newOperator(t)
+	o.run("apply", "-f", o.file(strings.Replace(pricesYAML, "credentials:", "  - { id: p2, valid_from: 2026-02-01, per_million_usd: "+
+		"{ mid: { input: 3 }, own: { input: 1 } } }\ncredentials:", 1)))
+	columns(t, o.run("apply", "--prune", "-f", o.file(pricesYAML)), "= price p2", "price versions that have been in force are never deleted", "0 applied; version ")
+}

@@ -33,10 +33,10 @@ func pricesCommand(c *console) *cobra.Command {
 	imports := &cobra.Command{
 		Use: "import FILE", Short: "Read LiteLLM's or models.dev's table; shows what would change", Args: cobra.ExactArgs(1),
 		Long: "Read model prices out of LiteLLM's model_prices_and_context_window.json or the api.json of models.dev, a file on\n" +
-			"this machine. Shows the difference to the prices in force and the entry for org.yaml; --apply adds it. All that the\n" +
-			"table says and the entry does not is listed on standard error. An entry is replaced whole: what the\n" +
-			"table does not say of its model is gone. Entries whose model is not found stay as they are.\n\n" +
-			"Without --map the model of each deployment is looked for.",
+			"this machine. Shows the difference to the newest price version and the entry for org.yaml; --apply adds it. What the\n" +
+			"table does not say of a price stays as it was: that, and all that the table says and the entry does not, is\n" +
+			"listed on standard error. Entries whose model is not found stay as they are.\n\n" +
+			"Without --map the model of each deployment is looked for, its base_model first.",
 		Example: "  quotad prices import prices.json --id 2026-12 --valid-from 2026-12-01 > entry.yaml\n" +
 			"  quotad prices import prices.json --map mid=gpt-5.2 --map claude=claude-sonnet-5 --apply",
 	}
@@ -207,19 +207,22 @@ var tableProviders = map[string][]string{
 	"gemini": {"gemini", "google"}, "vertex": {"vertex_ai", "google-vertex", "google-vertex-anthropic"},
 }
 
-// inTable finds a deployment's model by its exact name, as its own provider sells it before all others.
+// inTable finds a deployment's model by its exact name, as its own provider sells it before all others. What a deployment
+// calls its model may tell nothing, or be the name of another one: its base_model comes first.
 func inTable(table *pricelist.Table, d *registry.Deployment) string {
 	names := tableProviders[d.Provider]
 	if d.Vendor != "" {
 		names = append(slices.Clone(names), d.Vendor)
 	}
-	for _, p := range names {
-		if name := p + "/" + d.Model; table.Has(name) {
-			return name
+	for _, model := range []string{d.BaseModel, d.Model} {
+		for _, p := range names {
+			if name := p + "/" + model; table.Has(name) {
+				return name
+			}
 		}
-	}
-	if table.Has(d.Model) {
-		return d.Model
+		if table.Has(model) {
+			return model
+		}
 	}
 	return ""
 }
@@ -252,6 +255,14 @@ func (p *pricesImport) version(now time.Time, table *pricelist.Table, models map
 		if err != nil {
 			faults = append(faults, err)
 			continue
+		}
+		if stored := list.PerMillionUSD[name]; stored != nil {
+			if entry, said, err = pricelist.Keep(entry, stored); err != nil {
+				return after, remarks, fmt.Errorf("price %s: %w", name, err)
+			}
+			for _, r := range said {
+				remarks = append(remarks, fmt.Sprintf("price %s: %s", name, r))
+			}
 		}
 		next.PerMillionUSD[name] = entry
 	}

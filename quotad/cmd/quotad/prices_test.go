@@ -141,3 +141,39 @@ func TestPricesImportTwins(t *testing.T) {
 	must(t, os.WriteFile(table, []byte(liteLLMTable), 0o600))
 	o.refused("price mid is that of m-2026 and of n-2026: say which by --map", "prices", "import", table)
 }
+
+// TestPricesImportKeeps: what the table does not say of a price stays, and a note tells so.
+func TestPricesImportKeeps(t *testing.T) {
+	o := newOperator(t)
+	o.run("apply", "-f", o.file(strings.Replace(pricesYAML, "mid: { input: 2, output: 10 }",
+		"mid: { input: 2, cache_write_5m: 3, output: 10, image_output: 30, speeds: { fast: 6 }, per_call_usd: { web_search: 0.01 } }", 1)))
+	table := filepath.Join(o.dir, "table.json")
+	must(t, os.WriteFile(table, []byte(liteLLMTable), 0o600))
+	out, said, err := o.split("prices", "import", table, "--id", "p2", "--apply")
+	must(t, err)
+	for _, what := range []string{"cache_write_5m", "image_output", "speeds.fast", "per_call_usd.web_search"} {
+		if note := "note: price mid: " + what + " is not in the table and stays as it was\n"; !strings.Contains(said, note) {
+			t.Errorf("not told: %s\n%s", note, said)
+		}
+	}
+	if strings.Contains(out, "speeds") || !strings.Contains(out, "+ per_million_usd.mid.input: 2.5\n") {
+		t.Errorf("the difference is\n%s", out)
+	}
+	_, entry, _ := strings.Cut(o.run("get"), "- id: p2\n")
+	for _, line := range []string{"cache_read: 0.25", "cache_write_5m: 3", "cache_write_1h: 3", "image_output: 30", "web_search: 0.01", "fast: 6"} {
+		if !strings.Contains(entry, line) {
+			t.Errorf("missing %s in\n%s", line, entry)
+		}
+	}
+}
+
+// TestPricesImportBaseModel: what a deployment calls its model may be the table's name of another one.
+func TestPricesImportBaseModel(t *testing.T) {
+	o := newOperator(t)
+	o.run("apply", "-f", o.file(strings.Replace(pricesYAML, "model: m-2026,", "model: m-2026, base_model: n-2026,", 1)))
+	table := filepath.Join(o.dir, "table.json")
+	must(t, os.WriteFile(table, []byte(liteLLMTable), 0o600))
+	if out, _, err := o.split("prices", "import", table); err != nil || !strings.Contains(out, "mid: {input: 4, ") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

@@ -289,7 +289,7 @@ func TestRefusals(t *testing.T) {
 		{"create: no id", refusal(p, client.CreateKey, &adminv1.CreateKeyRequest{Team: "red"}), connect.CodeInvalidArgument, "id: required"},
 		{"revoke: no key", refusal(p, client.RevokeKey, &adminv1.RevokeKeyRequest{Id: "x"}), connect.CodeNotFound, `no key "x"`},
 		{"credential: unknown", refusal(p, client.SetCredential, &adminv1.SetCredentialRequest{Name: "x", Secret: []byte("s")}), connect.CodeNotFound, "org.yaml configures main"},
-		{"credential: empty", refusal(p, client.SetCredential, &adminv1.SetCredentialRequest{Name: "main", Secret: []byte(" \n")}), connect.CodeInvalidArgument, "secret: empty"},
+		{"credential: empty", refusal(p, client.SetCredential, &adminv1.SetCredentialRequest{Name: "main", Secret: []byte(" \n")}), connect.CodeInvalidArgument, "secret: is no key: it is empty"},
 		{"credential: two lines", refusal(p, client.SetCredential, &adminv1.SetCredentialRequest{Name: "main", Secret: []byte("s\nt\n")}), connect.CodeInvalidArgument, "byte 2"},
 		{"credential: no ASCII", refusal(p, client.SetCredential, &adminv1.SetCredentialRequest{Name: "main", Secret: []byte("é")}), connect.CodeInvalidArgument, "byte 1"},
 		{"credential: long", refusal(p, client.SetCredential, &adminv1.SetCredentialRequest{Name: "main", Secret: bytes.Repeat([]byte("s"), 70<<10)}), connect.CodeInvalidArgument, "too long"},

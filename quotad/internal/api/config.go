@@ -54,13 +54,14 @@ func (s *Service) Apply(ctx context.Context, req *connect.Request[adminv1.ApplyR
 	var derr error
 	var version uint64
 	var refusal *registry.Refusal
+	now := time.Now()
 	if err := s.read(ctx, func(mc *replica.Machine) {
-		if c, ds, derr = mc.Registry.Diff(objects, m.GetPrune()); derr != nil {
+		if c, ds, derr = mc.Registry.Diff(objects, m.GetPrune(), now.UnixMilli()); derr != nil {
 			return
 		}
 		var next *registry.Registry
 		if next, refusal = mc.Registry.Preview(c); refusal == nil {
-			refusal = unrated(next, time.Now())
+			refusal = unrated(next, now)
 		}
 		version = mc.Registry.Version()
 	}); err != nil {
@@ -148,7 +149,8 @@ func (s *Service) Rollback(ctx context.Context, req *connect.Request[adminv1.Rol
 	var c registry.Change
 	var ds []registry.Difference
 	var rerr error
-	if err := s.read(ctx, func(m *replica.Machine) { c, ds, rerr = m.Registry.Rollback(req.Msg.GetVersion()) }); err != nil {
+	now := time.Now().UnixMilli()
+	if err := s.read(ctx, func(m *replica.Machine) { c, ds, rerr = m.Registry.Rollback(req.Msg.GetVersion(), now) }); err != nil {
 		return nil, err
 	}
 	if errors.Is(rerr, registry.ErrUnknownVersion) {

@@ -272,3 +272,24 @@ func TestFollowerNamesTheLeaderOverREST(t *testing.T) {
 		t.Errorf("status %d, leader %q", resp.StatusCode, got)
 	}
 }
+
+// TestPriceInForceIsKept: going back leaves the price version in place that usage may name, and says so.
+func TestPriceInForceIsKept(t *testing.T) {
+	p := newPlane(t)
+	first := p.apply(orgYAML).GetVersion()
+	added := p.apply(strings.Replace(orgYAML, "credentials:",
+		"  - { id: p2, valid_from: 2026-02-01, per_million_usd: { mid: { input: 3 } } }\ncredentials:", 1)).GetVersion()
+	pruned := call(p, client.Apply, &adminv1.ApplyRequest{Yaml: orgYAML, Prune: true})
+	back := call(p, client.Rollback, &adminv1.RollbackRequest{Version: first})
+	for what, ds := range map[string][]*adminv1.Difference{"prune": pruned.GetDifferences(), "rollback": back.GetDifferences()} {
+		if len(ds) != 1 || ds[0].GetAction() != "keep" || ds[0].GetId() != "p2" || len(ds[0].GetLines()) != 1 {
+			t.Errorf("%s: %v", what, ds)
+		}
+	}
+	if pruned.GetVersion() != added || back.GetVersion() != added {
+		t.Errorf("something changed: %d and %d, want %d", pruned.GetVersion(), back.GetVersion(), added)
+	}
+	if got := call(p, client.Get, &adminv1.GetRequest{Kind: "price"}); len(got.GetObjects()) != 2 {
+		t.Errorf("prices: %v", got)
+	}
+}

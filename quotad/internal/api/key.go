@@ -128,22 +128,20 @@ func (s *Service) RevokeKey(ctx context.Context, req *connect.Request[adminv1.Re
 	return connect.NewResponse(&adminv1.RevokeKeyResponse{Version: version}), nil
 }
 
-// readCredential takes a secret that stands in a header field as it is, or a document with what makes one, such as the
-// file of a service account.
+// readCredential takes a secret in a form that its provider has. A document becomes one line.
 func readCredential(provider string, secret []byte) ([]byte, error) {
+	if _, err := readSecret(provider, secret); err != nil {
+		return nil, badInput("secret: %v", err)
+	}
 	secret = bytes.TrimSpace(secret)
-	if bytes.HasPrefix(secret, []byte("{")) && slices.Contains([]string{"azure", "bedrock", "vertex"}, provider) {
-		var doc map[string]any
-		var line bytes.Buffer
-		if json.Unmarshal(secret, &doc) != nil || json.Compact(&line, secret) != nil {
-			return nil, badInput("secret: begins with { and is no JSON object") // the cause could quote it
-		}
-		return line.Bytes(), nil
+	if !bytes.HasPrefix(secret, []byte("{")) {
+		return secret, nil
 	}
-	if i := bytes.IndexFunc(secret, func(r rune) bool { return r < ' ' || r > '~' }); i >= 0 {
-		return nil, badInput("secret: byte %d cannot stand in a header field: one line of visible ASCII is wanted", i+1)
+	var line bytes.Buffer
+	if err := json.Compact(&line, secret); err != nil {
+		panic("BUG: a document that was read is no JSON") // the cause could quote it
 	}
-	return secret, nil
+	return line.Bytes(), nil
 }
 
 // SetCredential implements the admin service.

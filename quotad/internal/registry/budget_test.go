@@ -52,7 +52,7 @@ org: { classes: { interactive: 0.8, batch: 0.2, urgent: 0.1 } }
 		`org.yaml:4: fx.2026-11.INR: "many" is not a decimal number`,
 		`org.yaml:4: fx.2026-11.YEN2: is not a currency code of three capital letters`,
 		`org.yaml:11: deployments[d].limits.rpm: "0" is out of range`,
-		`org.yaml:11: deployments[d].limits.itpm: unknown key (allowed: rpm, tpm, input_tpm, output_tpm)`,
+		`org.yaml:11: deployments[d].limits.itpm: unknown key: did you mean input_tpm? (allowed: rpm, tpm, input_tpm, output_tpm)`,
 		`org.yaml:11: deployments[d].limits.output_tpm: "1.5" must be a whole number`,
 		"org.yaml:14: teams.a.budget.currency: there is no rate of XAU: add one to fx, as in `\"2026-11\": { XAU: 88.00 }`",
 		`org.yaml:15: teams.a.run_budget: caps nothing: give max, max_calls or both`,

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -20,6 +21,10 @@ func vendors() []string {
 		"vllm", "sglang", "llamacpp", "ollama", "mistral", "groq", "deepseek", "xai", "openrouter", "gemini-openai",
 	}
 }
+
+// capabilities are those that requests ask for by what is in them; TestNamesAreTheSame at the module's
+// root compares them with the sidecar's. All others are an operator's own, for the needs of aliases.
+func capabilities() []string { return []string{"tools", "json_schema", "vision"} }
 
 func (m *mapping) readDeployment() *Deployment {
 	d := &Deployment{}
@@ -50,15 +55,18 @@ func (m *mapping) readDeployment() *Deployment {
 	if base != nil {
 		m.mistaken(d)
 	}
+	if d.Provider == "bedrock" {
+		m.sameRegion(d)
+	}
 	return d
 }
 
 // baseURL fills in where a provider is who has but one place for all, or one in each region.
 func (m *mapping) baseURL(d *Deployment) {
-	regional := func(example string, base string) {
+	regional := func(form *regexp.Regexp, example, base string) {
 		switch {
 		case d.Region == "": // a fault of its own
-		case !validRegion(d.Region):
+		case !form.MatchString(d.Region):
 			m.rd.fault(m.from["region"], m.sub("region"), "%s is not a region, like %s", clip(d.Region), example)
 		default:
 			d.BaseURL = cmp.Or(d.BaseURL, base)
@@ -68,9 +76,9 @@ func (m *mapping) baseURL(d *Deployment) {
 	case "gemini":
 		d.BaseURL = "https://generativelanguage.googleapis.com/v1beta"
 	case "bedrock":
-		regional("us-east-1", bedrockURL(d.Region))
+		regional(awsRegion, "us-east-1", bedrockURL(d.Region))
 	case "vertex":
-		regional("europe-west4, eu or global", vertexURL(d.Region))
+		regional(googleLocation, "europe-west4, eu or global", vertexURL(d.Region))
 	default:
 		m.need("base_url")
 	}
@@ -99,7 +107,7 @@ func (m *mapping) mistaken(d *Deployment) {
 		fault("must have the version of the API in it: https://%s%s", u.Host, v)
 	}
 	theirs, own := strings.CutPrefix(u.Host, "bedrock-runtime.")
-	if region, _, _ := strings.Cut(theirs, "."); own && d.Provider == "bedrock" && validRegion(d.Region) && region != d.Region {
+	if region, _, _ := strings.Cut(theirs, "."); own && d.Provider == "bedrock" && awsRegion.MatchString(d.Region) && region != d.Region {
 		fault("is in region %s, and region says %s, which is what is signed", region, d.Region)
 	}
 }
@@ -122,9 +130,18 @@ func bedrockURL(region string) string {
 	return "https://bedrock-runtime." + region + domain
 }
 
-// validRegion reports whether a region can stand in the name of a host.
-func validRegion(region string) bool {
-	return strings.Trim(region, "abcdefghijklmnopqrstuvwxyz0123456789-") == "" && strings.Trim(region, "-") == region
+// The forms of places' names: they become part of a host's.
+var (
+	awsRegion      = regexp.MustCompile(`^[a-z]+(-[a-z]+)+-[0-9]+$`) // us-gov-west-1
+	googleLocation = regexp.MustCompile(`^([a-z]+(-[a-z]+)+[0-9]+|eu|us|global)$`)
+)
+
+// sameRegion refuses a model that has its region in its name, when another one is asked for it.
+func (m *mapping) sameRegion(d *Deployment) {
+	arn := strings.SplitN(d.Model, ":", 6) // arn:aws:bedrock:REGION:account:what
+	if len(arn) == 6 && arn[0] == "arn" && awsRegion.MatchString(arn[3]) && awsRegion.MatchString(d.Region) && arn[3] != d.Region {
+		m.rd.fault(m.from["model"], m.sub("model"), "is in region %s, and region says %s, which is what is asked", arn[3], d.Region)
+	}
 }
 
 // onlyOf checks the keys that some providers have: what nobody reads would be a silent mistake, and what is missing
@@ -185,7 +202,11 @@ func datedVersion(v string) bool {
 func parseProvider(to *string) func(string) error {
 	return func(text string) error {
 		if !slices.Contains(supportedProviders(), text) {
-			return fmt.Errorf("%s is not allowed (allowed: %s)", clip(text), strings.Join(supportedProviders(), ", "))
+			cure := didYouMean(text, supportedProviders())
+			if slices.Contains(vendors(), text) {
+				cure = fmt.Sprintf(": it is a vendor: write provider: compatible, vendor: %s", text)
+			}
+			return fmt.Errorf("%s is not allowed%s (allowed: %s)", clip(text), cure, strings.Join(supportedProviders(), ", "))
 		}
 		*to = text
 		return nil

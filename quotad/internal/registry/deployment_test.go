@@ -53,8 +53,17 @@ func TestKeysOfProviders(t *testing.T) {
 			"provider: bedrock\n  region: us-east-1\n  base_url: https://bedrock-runtime.eu-west-1.amazonaws.com",
 			":5: deployments[d].base_url: is in region eu-west-1, and region says us-east-1",
 		},
-		"the same region":       {"provider: bedrock\n  region: eu-west-1\n  base_url: https://bedrock-runtime.eu-west-1.amazonaws.com", ""},
-		"unknown alone":         {"provider: Gemini", `:3: deployments[d].provider: "Gemini" is not allowed`},
+		"the same region": {"provider: bedrock\n  region: eu-west-1\n  base_url: https://bedrock-runtime.eu-west-1.amazonaws.com", ""},
+		"unknown alone":   {"provider: Gemini", `:3: deployments[d].provider: "Gemini" is not allowed`},
+		"a profile elsewhere": {
+			"provider: bedrock\n  region: us-east-1\n  model: arn:aws:bedrock:eu-west-1:1:inference-profile/x",
+			":5: deployments[d].model: is in region eu-west-1, and region says us-east-1",
+		},
+		"a profile here":        {"provider: bedrock\n  region: us-gov-west-1\n  model: arn:aws-us-gov:bedrock:us-gov-west-1:1:inference-profile/x", ""},
+		"no region of AWS":      {"provider: bedrock\n  region: eu", `:4: deployments[d].region: "eu" is not a region, like us-east-1`},
+		"Google's for AWS":      {"provider: bedrock\n  region: europe-west4", `:4: deployments[d].region: "europe-west4" is not a region`},
+		"capability misspelt":   {"provider: openai\n  capabilities: [tools, vison]", `:4: deployments[d].capabilities[1]: "vison" is none of tools, json_schema, vision, and no alias needs it: did you mean vision?`},
+		"capability of nobody":  {"provider: openai\n  capabilities: [chess]", `:4: deployments[d].capabilities[0]: "chess" is none of tools, json_schema, vision, and no alias needs it`},
 		"base model":            {"provider: bedrock\n  region: eu-central-1\n  base_model: anthropic.claude-opus-4-6-v1", ""},
 		"base model empty":      {"provider: azure\n  base_model: ''", ":4: deployments[d].base_model:"},
 		"anthropic":             {"provider: anthropic\n  api_version: 2026-10-21", ""},
@@ -65,7 +74,10 @@ func TestKeysOfProviders(t *testing.T) {
 			if !strings.Contains(tc.keys, "base_url") && name != "unknown alone" {
 				tc.keys += "\n  base_url: https://h"
 			}
-			_, err := ParseOrg("org.yaml", []byte("version: 1\ndeployments:\n- "+tc.keys+"\n  id: d\n  model: m\n  unpriced: allow\n"))
+			if !strings.Contains(tc.keys, " model:") {
+				tc.keys += "\n  model: m"
+			}
+			_, err := ParseOrg("org.yaml", []byte("version: 1\ndeployments:\n- "+tc.keys+"\n  id: d\n  unpriced: allow\n"))
 			switch {
 			case tc.want == "" && err != nil:
 				t.Error(err)
@@ -91,6 +103,7 @@ func TestBaseURLOfGoogle(t *testing.T) {
 		"multi-region": {"provider: vertex, project: p, region: eu", "https://aiplatform.eu.rep.googleapis.com/v1"},
 		"others":       {"provider: openai", "org.yaml:2: deployments[d].base_url: is missing"},
 		"no region":    {"provider: vertex, project: p", "org.yaml:2: deployments[d].region: is missing: provider vertex needs it"},
+		"AWS's":        {"provider: vertex, project: p, region: us-east-1", `org.yaml:2: deployments[d].region: "us-east-1" is not a region, like europe-west4, eu or global`},
 		"odd region":   {"provider: vertex, project: p, region: a.b", `org.yaml:2: deployments[d].region: "a.b" is not a region, like europe-west4, eu or global`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -106,4 +119,12 @@ func TestBaseURLOfGoogle(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestCapabilityOfOnesOwn: a name that an alias needs is a capability.
+func TestCapabilityOfOnesOwn(t *testing.T) {
+	mustParse(t, `version: 1
+deployments: [{ id: d, provider: openai, base_url: "https://h/v1", model: m, unpriced: allow, capabilities: [chess, vision] }]
+aliases: { a: { needs: [chess], targets: [{ deployment: d }] } }
+`)
 }

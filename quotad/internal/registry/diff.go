@@ -15,6 +15,7 @@ const (
 	ActionCreate = "create"
 	ActionUpdate = "update"
 	ActionDelete = "delete"
+	ActionKeep   = "keep" // it was to be deleted, and is not: Lines say why
 )
 
 // Difference is what a change does to one object. Lines are one a field: "- path: old" and "+ path: new".
@@ -28,9 +29,9 @@ type Difference struct {
 // Diff computes the change that makes the registry hold the desired objects, as ParseOrg gives them. With prune,
 // objects that are not desired are deleted; without, they stay. A desired key without secret keeps the stored one,
 // and a revoked key stays revoked. What the objects' amounts are written in comes with them: a file that names no
-// currency means USD. The error names the stored price versions that would be edited. The caller fills
-// in actor, time and note. The change is empty when nothing differs.
-func (r *Registry) Diff(desired []Object, prune bool) (Change, []Difference, error) {
+// currency means USD. A price version that has been in force at nowMS is not deleted. The error names the stored price
+// versions that would be edited. The caller fills in actor, time and note. The change is empty when nothing differs.
+func (r *Registry) Diff(desired []Object, prune bool, nowMS int64) (Change, []Difference, error) {
 	var objects []Object
 	var faults []error
 	wanted := make(map[Ref]bool, len(desired))
@@ -62,32 +63,38 @@ func (r *Registry) Diff(desired []Object, prune bool) (Change, []Difference, err
 			objects = append(objects, Object{Kind: e.Kind, ID: e.ID})
 		}
 	})
-	change, differences := r.changeTo(objects)
+	change, differences := r.changeTo(objects, nowMS)
 	return change, differences, nil
 }
 
-// changeTo makes a change of objects, each of which differs from the stored one, and shows it.
-func (r *Registry) changeTo(objects []Object) (Change, []Difference) {
+const keptPrice = "price versions that have been in force are never deleted: usage names them"
+
+// changeTo makes a change of objects, each of which differs from the stored one, and shows it. A price version that has been
+// in force at nowMS is kept.
+func (r *Registry) changeTo(objects []Object, nowMS int64) (Change, []Difference) {
 	slices.SortFunc(objects, func(a, b Object) int { return compareRefs(a.ref(), b.ref()) })
+	change := Change{BaseVersion: r.version, First: r.version == 0}
 	differences := make([]Difference, 0, len(objects))
 	for _, o := range objects {
 		current, _ := r.Object(o.Kind, o.ID)
 		current.Kind, current.ID = o.Kind, o.ID
+		if len(o.Spec) == 0 && r.wasInForce(o, nowMS) {
+			differences = append(differences, Difference{Action: ActionKeep, Kind: o.Kind, ID: o.ID, Lines: []string{keptPrice}})
+			continue
+		}
+		change.Objects = append(change.Objects, o)
 		differences = append(differences, difference(current, o))
 	}
-	return Change{BaseVersion: r.version, First: r.version == 0, Objects: objects}, differences
+	return change, differences
 }
 
-// Differences show what a change would do to the registry as it is, one for each object that differs.
-func (r *Registry) Differences(c Change) []Difference {
-	var differing []Object
-	for _, o := range c.Objects {
-		if current, _ := r.Object(o.Kind, o.ID); !bytes.Equal(current.Spec, o.Spec) {
-			differing = append(differing, o)
-		}
+// wasInForce reports whether an object is a price version that has begun.
+func (r *Registry) wasInForce(o Object, nowMS int64) bool {
+	if o.Kind != KindPrice {
+		return false
 	}
-	_, differences := r.changeTo(differing)
-	return differences
+	p, ok := valueOf[*PriceVersion](r.state, o.Kind, o.ID)
+	return ok && int64(p.ValidFrom) <= nowMS
 }
 
 func difference(before, after Object) Difference {

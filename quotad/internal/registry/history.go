@@ -99,8 +99,9 @@ func (r *Registry) HistoryAt(version uint64) (HistoryEntry, bool) {
 
 // Rollback computes the change that undoes every change after version, which must be in the history (or is the
 // current one, and the change is empty). Secrets and revocations stay as they are now: going back must not revive a
-// key that was taken back or a secret that was replaced. The caller fills in actor, time and note.
-func (r *Registry) Rollback(version uint64) (Change, []Difference, error) {
+// key that was taken back or a secret that was replaced. So does a price version that has been in force at nowMS. The caller
+// fills in actor, time and note.
+func (r *Registry) Rollback(version uint64, nowMS int64) (Change, []Difference, error) {
 	if _, ok := r.HistoryAt(version); !ok && version != r.version {
 		return Change{}, nil, fmt.Errorf("roll back to %d: %w", version, ErrUnknownVersion)
 	}
@@ -133,7 +134,7 @@ func (r *Registry) Rollback(version uint64) (Change, []Difference, error) {
 			objects = append(objects, Object{Kind: ref.Kind, ID: ref.ID, Spec: o.Spec})
 		}
 	}
-	change, differences := r.changeTo(objects)
+	change, differences := r.changeTo(objects, nowMS)
 	return change, differences, nil
 }
 

@@ -13,7 +13,7 @@ import (
 
 func rollback(t testing.TB, r *Registry, index, version uint64) []Difference {
 	t.Helper()
-	c, differences, err := r.Rollback(version)
+	c, differences, err := r.Rollback(version, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func TestRollbackUndoesEveryLaterChange(t *testing.T) {
 	if got := rollback(t, r, 8, 7); len(got) != 0 || r.Version() != 7 {
 		t.Errorf("to where it is: %v", got)
 	}
-	if _, _, err := r.Rollback(99); !errors.Is(err, ErrUnknownVersion) {
+	if _, _, err := r.Rollback(99, 0); !errors.Is(err, ErrUnknownVersion) {
 		t.Errorf("got %v, want ErrUnknownVersion", err)
 	}
 }
@@ -122,7 +122,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	if len(versions) != historyMax+5 || gone != 5 {
 		t.Errorf("%d versions touched, %d of them gone", len(versions), gone)
 	}
-	if _, _, err := r.Rollback(5); !errors.Is(err, ErrUnknownVersion) {
+	if _, _, err := r.Rollback(5, 0); !errors.Is(err, ErrUnknownVersion) {
 		t.Errorf("forgotten version: %v", err)
 	}
 }
@@ -293,7 +293,7 @@ func TestDiffThenApplyReachesWhatIsDesired(t *testing.T) {
 			for _, k := range r.Keys() {
 				before[k.ID] = k
 			}
-			c, differences, err := r.Diff(desired, true)
+			c, differences, err := r.Diff(desired, true, 0)
 			if err != nil {
 				t.Fatalf("diff: %v", err)
 			}
@@ -319,7 +319,7 @@ func TestDiffThenApplyReachesWhatIsDesired(t *testing.T) {
 				t.Fatalf("own YAML: %v", err)
 			}
 			sameObjects(t, back, r.Objects("", ""))
-			if again, _, err := r.Diff(back, true); err != nil || len(again.Objects) > 0 {
+			if again, _, err := r.Diff(back, true, 0); err != nil || len(again.Objects) > 0 {
 				t.Fatalf("own YAML differs: %v %v", again, err)
 			}
 			disk.flush(r)
@@ -333,7 +333,7 @@ func TestDiffThenApplyReachesWhatIsDesired(t *testing.T) {
 			t.Fatalf("loaded state differs")
 		}
 		i := rapid.IntRange(0, len(versions)-1).Draw(t, "back to")
-		c, _, err := loaded.Rollback(versions[i])
+		c, _, err := loaded.Rollback(versions[i], 0)
 		if err != nil {
 			t.Fatalf("rollback: %v", err)
 		}

@@ -121,7 +121,7 @@ func TestPageParses(t *testing.T) {
 	if len(p.wrong) == 0 {
 		t.Errorf("%s: no fault is shown: the pattern has gone blind", orgPage)
 	}
-	allowed := regexp.MustCompile(`(unknown key \(allowed: ).*\)`)
+	allowed := regexp.MustCompile(`(unknown key.* \(allowed: ).*\)`)
 	for _, w := range p.wrong {
 		_, err := ParseOrg("org.yaml", []byte(w[0]))
 		var f *Faults

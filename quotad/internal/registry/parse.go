@@ -64,6 +64,7 @@ func ParseOrg(file string, text []byte) ([]Object, error) {
 	}
 	m.close()
 	d.checkAll()
+	d.checkCapabilities()
 	if err := sorted(d.faults); err != nil {
 		return nil, err
 	}
@@ -251,6 +252,27 @@ func (d *document) checkAll() {
 		for _, p := range c.check(d.state.find(r)) {
 			path := join(base, p.Path)
 			d.fault(d.lineOf(path), path, "%s", p.What)
+		}
+	}
+}
+
+// checkCapabilities refuses a capability that nothing asks for: it is misspelt, and its deployment would be passed over. What
+// is stored already is not asked this: an alias may have gone.
+func (d *document) checkCapabilities() {
+	known := capabilities()
+	for _, a := range valuesOf[*Alias](d.state, KindAlias) {
+		if d.paths[Ref{KindAlias, a.ID}] == "" {
+			return // it could not be read
+		}
+		known = append(known, a.Needs...)
+	}
+	for _, dep := range valuesOf[*Deployment](d.state, KindDeployment) {
+		for i, name := range dep.Capabilities {
+			if name != "" && !slices.Contains(known, name) {
+				path := fmt.Sprintf("%s.capabilities[%d]", d.paths[Ref{KindDeployment, dep.ID}], i)
+				d.fault(d.lineOf(path), path, "%s is none of %s, and no alias needs it%s", clip(name), strings.Join(capabilities(), ", "),
+					didYouMean(name, known))
+			}
 		}
 	}
 }

@@ -192,16 +192,16 @@ teams:
 		`org.yaml:3: fx.2026-11.inr: is not a currency code`,
 		`org.yaml:6: prices[p1].valid_from: "yesterday" is not a date, like 2027-06-30`,
 		`org.yaml:8: prices[p1].per_million_usd.mid.input: "-2" must not be negative`,
-		`org.yaml:8: prices[p1].per_million_usd.mid.outptu: unknown key (allowed: input, cache_read,`,
+		`org.yaml:8: prices[p1].per_million_usd.mid.outptu: unknown key: did you mean output? (allowed: input, cache_read,`,
 		`org.yaml:9: prices[p1].per_million_usd.fine.input: "0.0000000001" has more than 9 decimals`,
 		`org.yaml:10: prices[p1]: price "p1" stands here a second time`,
 		`org.yaml:12: prices[p1].per_million_usd: is empty`,
 		`org.yaml:14: credentials.main.value: a secret never stands here`,
-		`org.yaml:15: credentials.azure.provider: "asure" is not allowed (allowed: openai, anthropic, azure,`,
+		`org.yaml:15: credentials.azure.provider: "asure" is not allowed: did you mean azure? (allowed: openai, anthropic, azure,`,
 		`org.yaml:20: deployments[a].base_url: must not carry a user or password`,
 		`org.yaml:22: deployments[a].credential: no credential "mian" (known: azure, main, other)`,
-		`org.yaml:24: deployments[a].context_tokens: "many" is not a decimal number, like 2.50 (allowed: 1 to`,
-		`org.yaml:26: deployments[b].provider: "openia" is not allowed (allowed: openai, anthropic, azure, bedrock,`,
+		`org.yaml:24: deployments[a].context_tokens: "many" is not a whole number, like 128000 (allowed: 1 to`,
+		`org.yaml:26: deployments[b].provider: "openia" is not allowed: did you mean openai? (allowed: openai, anthropic, azure, bedrock,`,
 		`org.yaml:27: deployments[b].base_url: must begin with http:// or https://`,
 		`org.yaml:28: deployments[b].model: must be 1 to 256 bytes of text`,
 		`org.yaml:29: deployments[b].price: the newest price version, "p1", has no price "nope"`,
@@ -223,7 +223,7 @@ teams:
 		`org.yaml:59: aliases.x.split: not supported in this version: remove it`,
 		`org.yaml:60: aliases.x.reserve: "all" is not allowed (allowed: p95, cap)`,
 		`org.yaml:63: teams.t.budget.monthly: "1e30" is too large`,
-		`org.yaml:63: teams.t.budget.hrad: unknown key (allowed: monthly, currency, hard, alert_at)`,
+		`org.yaml:63: teams.t.budget.hrad: unknown key: did you mean hard? (allowed: monthly, currency, hard, alert_at)`,
 		`org.yaml:63: teams.t.budget.alert_at[1]: must be above the one before it`,
 		`org.yaml:64: teams.t.business_unit: no business_unit "nowhere": there is none`,
 		`org.yaml:65: teams.t.timezone: "Mars/Olympus" is not a known time zone`,
@@ -368,7 +368,7 @@ func TestParseObject(t *testing.T) {
 		{"own id", KindKey, "k", `{"id":"k","team":"t"}`, `{"team":"t","outage":"share"}`, ""},
 		{"other id", KindKey, "k", `{"id":"j","team":"t"}`, "", `id: "j" is not "k"`},
 		{"several faults", KindAlias, "a", `{"targets":[{"deployment":7,"wieght":1}],"guard":{}}`, "",
-			"targets[0].wieght: unknown key (allowed: deployment, priority, weight)\n" +
+			"targets[0].wieght: unknown key: did you mean weight? (allowed: deployment, priority, weight)\n" +
 				"guard: not supported in this version: remove it"},
 		{"key twice", KindTeam, "t", `{"weight":1,"weight":2}`, "", "weight: stands here a second time"},
 		{"no object", KindTeam, "t", `[1]`, "", "must be a JSON object"},
@@ -419,7 +419,7 @@ func FuzzParseOrg(f *testing.F) {
 			return
 		}
 		r := New()
-		c, _, err := r.Diff(objects, true)
+		c, _, err := r.Diff(objects, true, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -127,7 +127,7 @@ func TestPriceIsShownWhole(t *testing.T) {
 		t.Errorf("compared: %v", d.Lines)
 	}
 	again := mustParse(t, r.YAML())
-	if c, ds, err := r.Diff(again, true); err != nil || len(ds) != 0 {
+	if c, ds, err := r.Diff(again, true, 0); err != nil || len(ds) != 0 {
 		t.Errorf("its own file changes it: %v %v %v", c, ds, err)
 	}
 	alone := mustParse(t, "version: 1\n"+new.YAML())
@@ -141,5 +141,50 @@ func TestPriceIsShownWhole(t *testing.T) {
 	var stored PriceVersion
 	if err := json.Unmarshal(new.Spec, &stored); err != nil || stored.PerMillionUSD["m"].ServiceTiers["flex"] != 500_000_000 {
 		t.Errorf("%+v %v", stored, err)
+	}
+}
+
+// TestPricesInForceStay: neither a prune nor a rollback deletes a price version that has begun, and each tells so. One that
+// is still to come goes.
+func TestPricesInForceStay(t *testing.T) {
+	const begun, later = `
+  - { id: q, valid_from: 2026-02-01, per_million_usd: { m: { input: 2 } } }
+`, `  - { id: s, valid_from: 2026-03-01, per_million_usd: { m: { input: 3 } } }
+`
+	first := Time(0)
+	if err := parseMoment(&first)("2026-02-01"); err != nil {
+		t.Fatal(err)
+	}
+	r := applied(t, priced("{ input: 1 }"))
+	apply(t, r, 2, priced("{ input: 1 }")+strings.TrimPrefix(begun, "\n")+later, true)
+	for what, change := range map[string]func(nowMS int64) (Change, []Difference, error){
+		"prune": func(nowMS int64) (Change, []Difference, error) {
+			return r.Diff(mustParse(t, priced("{ input: 1 }")), true, nowMS)
+		},
+		"rollback": func(nowMS int64) (Change, []Difference, error) { return r.Rollback(1, nowMS) },
+	} {
+		for at, want := range map[int64]string{int64(first) - 1: "delete q, delete s", int64(first): "keep q, delete s"} {
+			c, ds, err := change(at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, d := range ds {
+				got = append(got, d.Action+" "+d.ID)
+				if d.Action == ActionKeep && !slices.Equal(d.Lines, []string{keptPrice}) {
+					t.Errorf("%s: kept without a word: %v", what, d)
+				}
+			}
+			if strings.Join(got, ", ") != want || len(c.Objects) != strings.Count(want, "delete") {
+				t.Errorf("%s at %d: %v %v, want %s", what, at, got, c.Objects, want)
+			}
+			next, refusal := r.Preview(c)
+			if refusal != nil {
+				t.Fatalf("%s at %d: %v", what, at, refusal)
+			}
+			if n := 3 - len(c.Objects); len(next.Prices()) != n {
+				t.Errorf("%s at %d: %d versions, want %d", what, at, len(next.Prices()), n)
+			}
+		}
 	}
 }

@@ -180,7 +180,7 @@ func (*prober) under(n *yaml.Node, key string) *yaml.Node {
 	return &yaml.Node{}
 }
 
-var bound = regexp.MustCompile(`(?:is not allowed|is out of range|number, like 2\.50) \(allowed: ([^)]*)\)$`)
+var bound = regexp.MustCompile(`(?:is not allowed|is out of range|number, like \S+) \(allowed: ([^)]*)\)$`)
 
 // bounds is what the parser says is allowed in the place of n, when something else stands there: a word, and a number and a
 // duration beyond all bounds.

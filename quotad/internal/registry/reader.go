@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -113,8 +114,14 @@ func (rd *reader) aliasFault(n *yaml.Node, path string) {
 
 // take finds the value of a key, nil when it is absent.
 func (m *mapping) take(key string) *yaml.Node {
-	m.known = append(m.known, key)
+	m.know(key)
 	return m.at[key]
+}
+
+func (m *mapping) know(key string) {
+	if !slices.Contains(m.known, key) {
+		m.known = append(m.known, key)
+	}
 }
 
 func (m *mapping) sub(key string) string { return join(m.path, label(key)) }
@@ -132,7 +139,7 @@ func (m *mapping) need(key string) *yaml.Node {
 func (m *mapping) close() {
 	for _, k := range m.keys {
 		if !slices.Contains(m.known, k) {
-			m.rd.fault(m.from[k], m.sub(k), "unknown key (allowed: %s)", strings.Join(m.known, ", "))
+			m.rd.fault(m.from[k], m.sub(k), "unknown key%s (allowed: %s)", didYouMean(k, m.known), strings.Join(m.known, ", "))
 		}
 	}
 }
@@ -153,7 +160,7 @@ func (m *mapping) forbid(why string, keys ...string) {
 // doing nothing would be a lie.
 func (m *mapping) unsupported(key string, shape func()) {
 	if m.at[key] == nil {
-		m.known = append(m.known, key)
+		m.know(key)
 		return
 	}
 	before := len(m.rd.faults)
@@ -289,9 +296,14 @@ func (m *mapping) integer(key string, to *int64, def, low, high int64) {
 	m.with(m.take(key), key, parseInteger(to, low, high))
 }
 
+const wholeExample = 128_000
+
 func parseInteger(to *int64, low, high int64) func(string) error {
 	return func(text string) error {
 		v, err := parseDecimal(text, 0)
+		if errors.Is(err, errNotDecimal) {
+			err = fmt.Errorf("is not a whole number, like %d", min(high, wholeExample))
+		}
 		if err != nil {
 			return fmt.Errorf("%s %w (allowed: %d to %d)", clip(text), err, low, high)
 		}

@@ -19,7 +19,7 @@ func applied(t testing.TB, text string) *Registry {
 // apply brings r to text and shows the differences.
 func apply(t testing.TB, r *Registry, index uint64, text string, prune bool) []Difference {
 	t.Helper()
-	c, differences, err := r.Diff(mustParse(t, text), prune)
+	c, differences, err := r.Diff(mustParse(t, text), prune, 0)
 	if err != nil {
 		t.Fatalf("diff: %v", err)
 	}
@@ -238,7 +238,7 @@ func TestDiffWithoutPruneKeepsTheRest(t *testing.T) {
 
 func TestDiffRefusesEditedPrices(t *testing.T) {
 	r := applied(t, small)
-	_, _, err := r.Diff(mustParse(t, strings.Replace(small, "input: 1", "input: 1.5", 1)), false)
+	_, _, err := r.Diff(mustParse(t, strings.Replace(small, "input: 1", "input: 1.5", 1)), false, 0)
 	want := "prices[p1]: differs from the stored one: price versions are never edited, add a new one\n" +
 		"  - per_million_usd.m.input: 1\n  + per_million_usd.m.input: 1.5"
 	if err == nil || !strings.HasPrefix(err.Error(), want) {

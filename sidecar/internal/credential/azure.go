@@ -1,7 +1,6 @@
 package credential
 
 import (
-	"errors"
 	"net/url"
 	"strings"
 
@@ -31,25 +30,12 @@ func audience(d *exchange.Deployment) string {
 // readAzure takes an API key, plain or {"api_key"}, or an app registration of Entra: {"tenant_id", "client_id",
 // "client_secret"}, and "scope" or "token_uri" where they are not Azure's own.
 func readAzure(r *Room, d *exchange.Deployment, secret []byte) (method, error) {
-	const header = "api-key"
-	var doc struct {
-		APIKey       string `json:"api_key"`
-		TenantID     string `json:"tenant_id"`
-		ClientID     string `json:"client_id"`
-		ClientSecret string `json:"client_secret"`
-		Scope        string `json:"scope"`
-		TokenURI     string `json:"token_uri"`
-	}
-	is, err := document(secret, &doc)
-	switch {
-	case err != nil:
+	doc, err := readSecret("azure", secret)
+	if err != nil {
 		return nil, err
-	case !is:
-		return newKey(header, "", string(secret))
-	case doc.APIKey != "":
-		return newKey(header, "", doc.APIKey)
-	case doc.TenantID == "" || doc.ClientID == "" || doc.ClientSecret == "":
-		return nil, errors.New("must have api_key, or tenant_id, client_id and client_secret")
+	}
+	if doc.key != "" {
+		return key{"api-key", doc.key}, nil
 	}
 	cfg := clientcredentials.Config{
 		ClientID: doc.ClientID, ClientSecret: doc.ClientSecret, AuthStyle: oauth2.AuthStyleInParams,

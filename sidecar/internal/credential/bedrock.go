@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"net/http"
 	"net/url"
 	"strings"
@@ -21,21 +20,12 @@ import (
 // readBedrock takes a plain Bedrock API key, or the keys of an AWS account: {"access_key_id", "secret_access_key"}, and
 // "session_token" where they are of a session.
 func readBedrock(_ *Room, _ *exchange.Deployment, secret []byte) (method, error) {
-	var doc struct {
-		AccessKeyID     string `json:"access_key_id"`
-		SecretAccessKey string `json:"secret_access_key"`
-		SessionToken    string `json:"session_token"`
-	}
-	is, err := document(secret, &doc)
-	switch {
-	case err != nil:
+	doc, err := readSecret("bedrock", secret)
+	if err != nil {
 		return nil, err
-	case !is:
-		return newKey("Authorization", "Bearer ", string(secret))
-	case doc.AccessKeyID == "" || doc.SecretAccessKey == "":
-		return nil, errors.New("must have access_key_id and secret_access_key")
-	case strings.ContainsFunc(doc.AccessKeyID+doc.SessionToken, func(r rune) bool { return r <= ' ' || r >= 0x7f }):
-		return nil, errors.New("has an access_key_id or session_token that cannot be sent")
+	}
+	if doc.key != "" {
+		return key{"Authorization", "Bearer " + doc.key}, nil
 	}
 	return &signature{signer: v4.NewSigner(), service: "bedrock", keys: aws.Credentials{
 		AccessKeyID: doc.AccessKeyID, SecretAccessKey: doc.SecretAccessKey, SessionToken: doc.SessionToken,

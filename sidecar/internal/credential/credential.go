@@ -4,10 +4,7 @@
 package credential
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -131,16 +128,4 @@ func (r *Room) method(d *exchange.Deployment, secret []byte) (method, error) {
 	}
 	r.held[h] = m
 	return m, nil
-}
-
-// document reports whether a secret is a JSON object, and reads it.
-func document(secret []byte, to any) (is bool, err error) {
-	secret = bytes.TrimSpace(secret)
-	if !bytes.HasPrefix(secret, []byte("{")) {
-		return false, nil
-	}
-	if json.Unmarshal(secret, to) != nil {
-		return true, errors.New("is no JSON object of texts") // the cause could quote it
-	}
-	return true, nil
 }

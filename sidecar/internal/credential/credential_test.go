@@ -101,7 +101,7 @@ func TestWrongSecrets(t *testing.T) {
 	for name, c := range map[string]struct{ provider, secret, want string }{
 		"broken document":     {"azure", `{"api_key":"hush`, "is no JSON object"},
 		"half a registration": {"azure", `{"tenant_id":"hush"}`, "must have api_key, or tenant_id"},
-		"two lines":           {"gemini", "hush\nhush", "control characters"},
+		"two lines":           {"gemini", "hush\nhush", "byte 5 cannot stand in a header field"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := &exchange.Deployment{Provider: c.provider, Credential: "main"}

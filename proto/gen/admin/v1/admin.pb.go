@@ -140,7 +140,7 @@ func (x *ApplyRequest) GetForce() bool {
 // Difference is one object that an apply changes.
 type Difference struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// create, update, delete.
+	// create, update, delete; keep: it was to be deleted, and lines say why it is not.
 	Action string `protobuf:"bytes,1,opt,name=action,proto3" json:"action,omitempty"`
 	// team, key, alias …
 	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
