@@ -105,6 +105,18 @@ func TestNoTokenThenAnother(t *testing.T) {
 	if got := r.chat(hello); got.status != 200 || a.calls.Load() != 0 || b.calls.Load() != 1 {
 		t.Errorf("%d, %d and %d calls: %s", got.status, a.calls.Load(), b.calls.Load(), got.body)
 	}
+	// That nobody is there who gives tokens is seen too, though no call was made.
+	issuer.Close()
+	r = newRig(t, []*provider{a, b}, nil)
+	r.g.Policy.SetSecrets(&quotav1.Credentials{Items: []*quotav1.Credential{{Name: "entra", Secret: []byte(
+		`{"tenant_id":"t","client_id":"c","client_secret":"s","token_uri":"` + issuer.URL + `"}`)}}})
+	r.chat(hello)
+	if p := r.g.Misconfigured(); len(p) != 1 || !strings.HasPrefix(p[0], "deployment a cannot be used: ") || !strings.Contains(p[0], "token endpoint was not reached") {
+		t.Errorf("problems %q", p)
+	}
+	if n := r.metric("sluice_upstream_failures_total"); n != 1 {
+		t.Errorf("%v failures are counted", n)
+	}
 }
 
 // TestParamInTheCallersWords: a member that went out under another name comes back under the caller's.

@@ -7,8 +7,9 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 	"go.uber.org/zap"
+
+	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
 // faults are what is wrong with the configuration of deployments, by their ids. The zero value is ready.
@@ -29,6 +30,17 @@ type fault struct {
 func (g *Gateway) misconfigured(d *exchange.Deployment, secret []byte, text string, more ...zap.Field) {
 	g.Metrics.UpstreamFailures.WithLabelValues(d.ID, kindName(exchange.FailCredential)).Inc()
 	g.Log.Error("deployment is misconfigured", append(more, zap.String("deployment", d.ID), zap.String("fault", text))...)
+	g.note(d, secret, "is misconfigured: "+text)
+}
+
+// tokenless does the same of a deployment whose tokens are not to be had at present: no call shows it.
+func (g *Gateway) tokenless(d *exchange.Deployment, secret []byte, f *exchange.Failure) {
+	g.Metrics.UpstreamFailures.WithLabelValues(d.ID, kindName(f.Kind)).Inc()
+	g.Log.Warn("deployment has no token", zap.String("deployment", d.ID), zap.String("fault", f.Message))
+	g.note(d, secret, "cannot be used: "+f.Message)
+}
+
+func (g *Gateway) note(d *exchange.Deployment, secret []byte, text string) {
 	g.faults.mu.Lock()
 	defer g.faults.mu.Unlock()
 	if g.faults.open == nil {
@@ -68,7 +80,7 @@ func (g *Gateway) Misconfigured() (list []string) {
 			delete(g.faults.open, id)
 			continue
 		}
-		list = append(list, fmt.Sprintf("deployment %s is misconfigured: %s", id, f.text))
+		list = append(list, fmt.Sprintf("deployment %s %s", id, f.text))
 	}
 	slices.Sort(list)
 	return list

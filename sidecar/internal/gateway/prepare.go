@@ -30,7 +30,11 @@ func (g *Gateway) prepare(f *flow, d *exchange.Deployment) (adapter.Call, *excha
 		if no == nil {
 			no = g.Credentials.Authorize(&f.cancel, time.Now(), d, secret, &call, hostOf(d.BaseURL))
 		}
-		if no == nil || no.Kind != exchange.FailCredential {
+		switch {
+		case no != nil && no.Kind == exchange.FailConnect: // where tokens are fetched: no call shows it
+			g.tokenless(d, secret, no)
+			return call, no
+		case no == nil || no.Kind != exchange.FailCredential:
 			return call, no
 		}
 		fault = no.Message
