@@ -46,7 +46,7 @@ func TestQuotadDiskFull(t *testing.T) {
 		yes := int64(100)
 		s.eventually("the node cannot write", func() bool {
 			s.served(sc, 1) // an idle sidecar would have handed its leases back
-			out, err := s.try(nd, "apply", "-f", file)
+			out, err := s.try(nd, "apply", "-f", file, "--leader-wait", "0s")
 			if err == nil {
 				yes = 200 // there was a little room left
 				file = s.written(strings.Replace(whole(s.fakeURL), "monthly: 100", "monthly: 300", 1))

@@ -35,6 +35,7 @@ const defaultAddr = "127.0.0.1:7072"
 type console struct {
 	addr, output string
 	tls          quotad.TLSFiles // all empty: no TLS
+	leaderWait   time.Duration
 }
 
 // client makes a client of a node's admin API. A host:port alone gets the scheme that goes with the TLS flags.
@@ -101,6 +102,7 @@ func (c *console) connection(cmd *cobra.Command) {
 		addr = defaultAddr
 	}
 	cmd.PersistentFlags().StringVar(&c.addr, "addr", addr, "admin API of any node (or SLUICE_ADMIN_ADDR)")
+	cmd.PersistentFlags().DurationVar(&c.leaderWait, "leader-wait", leaderWait, "how long to ask again what was not done for want of a leader")
 	for _, f := range [...]struct {
 		to              *string
 		name, env, what string
@@ -118,7 +120,7 @@ const (
 	askWait = 30 * time.Second
 	// leadersMax is how often the leader that a refusal names is asked: one that hands over names the next.
 	leadersMax = 3
-	// leaderWait is how long a verb asks again what a cluster without a leader did not do: one is elected in two seconds.
+	// leaderWait is how long a verb asks again, unless it is told otherwise: a leader is elected in two seconds.
 	leaderWait = 5 * time.Second
 	// leaderAskEvery is how often.
 	leaderAskEvery = 200 * time.Millisecond
@@ -143,7 +145,7 @@ func ask[Req, Resp any](ctx context.Context, c *console,
 
 // onLeader calls a node, and the leader that its refusal names. What was not done for want of a leader is asked again.
 func (c *console) onLeader(ctx context.Context, call func(adminv1connect.AdminServiceClient) error) error {
-	waiting, cancel := context.WithTimeout(ctx, leaderWait)
+	waiting, cancel := context.WithTimeout(ctx, c.leaderWait)
 	defer cancel()
 	addr := c.addr
 	for tries := 0; ; {

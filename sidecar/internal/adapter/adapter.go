@@ -95,7 +95,7 @@ type Stream interface {
 	// Event takes one upstream server-sent event (name is "" when it had none; data lines joined by \n) and appends
 	// to dst what the caller should see of it: whole events, each ending in a blank line, or nothing.
 	// What it appends before Real is reported must be harmless to drop: another deployment may be tried.
-	// [DONE] is not appended here but by End.
+	// [DONE] is not appended here but by End. Beside a Failure stands only what came whole in the same event before it.
 	Event(dst []byte, name, data []byte) ([]byte, Progress)
 
 	// End is called once, when the upstream body has ended cleanly or Progress.Done was reported. It appends what is

@@ -15,8 +15,11 @@ const (
 	CodeInvalid     = "invalid_value"
 )
 
-// Unsupported is the failure of what this provider cannot honour. Another may.
+// Unsupported is the failure of what this provider cannot honour. Another may. A member without a name is told as "".
 func Unsupported(param, message string) *exchange.Failure {
+	if param == "" {
+		param = `""`
+	}
 	return &exchange.Failure{
 		Kind: exchange.FailUnsupported, Type: "invalid_request_error", Code: CodeUnsupported, Param: param,
 		Message: message,

@@ -155,8 +155,11 @@ func Trimmed(s string) string {
 // Printable keeps a member's name, which is the caller's text, short.
 func Printable(name string) string {
 	const most = 64
-	if len(name) > most {
-		name = strings.ToValidUTF8(name[:most], "") + "..."
+	switch {
+	case name == "":
+		return `a member without a name`
+	case len(name) > most:
+		return strings.ToValidUTF8(name[:most], "") + "..."
 	}
 	return name
 }

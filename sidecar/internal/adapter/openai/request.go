@@ -142,9 +142,7 @@ func (q *request) functions(tools span) (keep bool, f *exchange.Failure) {
 }
 
 func refuse(param string) *exchange.Failure {
-	return &exchange.Failure{
-		Kind: exchange.FailUnsupported, Param: param, Message: fmt.Sprintf("this deployment cannot honour %s", param),
-	}
+	return adapter.Unsupported(param, "this deployment cannot honour "+adapter.Printable(param))
 }
 
 // cannot reports whether the deployment cannot honour a member.

@@ -242,6 +242,7 @@ func FuzzVendors(f *testing.F) {
 	f.Add(`{"model":"a","seed":1,"stop":"x","user":"u","messages":[{"role":"tool","tool_call_id":"c1","reasoning":1}]}`, uint8(0), true)
 	f.Add(`{"messages":[{"reasoning_content":"a"},{"tool_calls":[{"extra_content":{}},{"id":"x","extra_content":1}]}],"n":1}`, uint8(3), false)
 	f.Add(`{"message":{"content":"a","tool_calls":[{}]},"done":true,"eval_count":1,"prompt_eval_count":2}`, uint8(5), false)
+	f.Add(`{"":0}`, uint8(158), false)
 	names := slices.Sorted(maps.Keys(vendors))
 	f.Fuzz(func(t *testing.T, body string, vendor uint8, stream bool) {
 		var before, after map[string]json.RawMessage
