@@ -1,11 +1,9 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime/debug"
 	"runtime/pprof"
 	"strings"
@@ -31,8 +29,8 @@ func quotaCommand() *cobra.Command {
 root of the repository: two figures are Go benchmarks. The exit status is 1 when an aim is missed grossly.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if output != "table" && output != "json" {
-				return fmt.Errorf("output %q: want table or json", output)
+			if err := checkOutput(output); err != nil {
+				return err
 			}
 			if inProcess {
 				cfg.Binary = ""
@@ -54,26 +52,7 @@ root of the repository: two figures are Go benchmarks. The exit status is 1 when
 			if err != nil {
 				return err
 			}
-			var text strings.Builder
-			if err := report.WriteTable(&text); err != nil {
-				return err
-			}
-			if keep != "" {
-				if err := os.MkdirAll(keep, 0o755); err != nil {
-					return err
-				}
-				name := filepath.Join(keep, "quota-"+report.At.Format("2006-01-02")+".txt")
-				if err := os.WriteFile(name, []byte(text.String()), 0o644); err != nil {
-					return err
-				}
-			}
-			if output == "json" {
-				encoder := json.NewEncoder(cmd.OutOrStdout())
-				encoder.SetIndent("", "  ")
-				err = encoder.Encode(report)
-			} else {
-				_, err = fmt.Fprint(cmd.OutOrStdout(), text.String())
-			}
+			err = figures{output, keep}.tell(cmd.OutOrStdout(), "quota", report.At, report)
 			if gross := report.Gross(); err == nil && len(gross) > 0 {
 				err = errors.New("missed grossly: " + strings.Join(gross, "; "))
 			}

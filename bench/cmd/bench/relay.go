@@ -1,11 +1,7 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
-	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -25,33 +21,14 @@ func relayCommand() *cobra.Command {
 from the root of the repository: the figures are a Go benchmark's. The exit status is 1 when an aim is missed.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if output != "table" && output != "json" {
-				return fmt.Errorf("output %q: want table or json", output)
+			if err := checkOutput(output); err != nil {
+				return err
 			}
 			report, err := relay.Run(cmd.Context(), rounds)
 			if err != nil {
 				return err
 			}
-			var text strings.Builder
-			if err := report.WriteTable(&text); err != nil {
-				return err
-			}
-			if keep != "" {
-				if err := os.MkdirAll(keep, 0o755); err != nil {
-					return err
-				}
-				name := filepath.Join(keep, "relay-"+report.At.Format("2006-01-02")+".txt")
-				if err := os.WriteFile(name, []byte(text.String()), 0o644); err != nil {
-					return err
-				}
-			}
-			if output == "json" {
-				encoder := json.NewEncoder(cmd.OutOrStdout())
-				encoder.SetIndent("", "  ")
-				err = encoder.Encode(report)
-			} else {
-				_, err = fmt.Fprint(cmd.OutOrStdout(), text.String())
-			}
+			err = figures{output, keep}.tell(cmd.OutOrStdout(), "relay", report.At, report)
 			if missed := report.Missed(); err == nil && len(missed) > 0 {
 				err = errors.New("missed: " + strings.Join(missed, "; "))
 			}
