@@ -51,6 +51,14 @@ func (m *mender) say(v span, to *call) {
 	m.hole(v, to, true)
 }
 
+// sayThought counts the reasoning v, which has some text, as say does. Which member is reasoning depends on that.
+func (m *mender) sayThought(v span) {
+	m.say(v, nil)
+	if n := len(m.holes); m.steady {
+		m.holes[n-1].some = true
+	}
+}
+
 func (m *mender) hole(v span, to *call, count bool) {
 	if len(m.holes) == holesMax {
 		m.steady = false
@@ -90,7 +98,7 @@ func (m *mender) speech(v span, p place) (content bool, f *exchange.Failure) {
 		case "reasoning_content":
 			switch {
 			case hasText(m.data, val):
-				m.say(val, nil)
+				m.sayThought(val)
 			case thoughts(m.data, v) != "":
 				keep = false // the reasoning comes from elsewhere, under this name
 			}
@@ -99,7 +107,7 @@ func (m *mender) speech(v span, p place) (content bool, f *exchange.Failure) {
 			case !hasText(m.data, val):
 			case thoughts(m.data, v) == "reasoning":
 				m.edits.set(c.key, "reasoning_content")
-				m.say(val, nil)
+				m.sayThought(val)
 			default:
 				keep = false // it is said under the name that callers know
 			}

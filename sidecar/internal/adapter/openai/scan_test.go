@@ -87,6 +87,8 @@ func FuzzScan(f *testing.F) {
 func FuzzFast(f *testing.F) {
 	f.Add(`"content":"a"`, `"content":"b\n"`, "x", uint8(0))
 	f.Add(`"reasoning":"a"`, `"reasoning":"b\u00e9"`, "", uint8(3))
+	f.Add(`"reasoning":""`, `"reasoning":"0"`, "0", uint8(5))
+	f.Add(`"reasoning_content":"","reasoning":"a"`, `"reasoning_content":"0","reasoning":"a"`, "0", uint8(10))
 	f.Add(`"tool_calls":[{"index":0,"function":{"arguments":"{"}}]`, `"tool_calls":[{"index":0,"function":{"arguments":"}"}}]`, `a"`, uint8(6))
 	f.Add(`"tool_calls":[{"function":{"name":"f","arguments":"{}"}}]`, `"tool_calls":[{"function":{"arguments":"}"}}]`, `a`, uint8(9))
 	f.Fuzz(func(t *testing.T, first, second, pad string, order uint8) {

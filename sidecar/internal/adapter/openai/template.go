@@ -19,6 +19,7 @@ type hole struct {
 	call   *call // whose arguments it is a part of, nil for none
 	count  bool  // it is delivered text; otherwise it is padding
 	number bool  // it is a natural number
+	some   bool  // it is not empty: what is empty is mended otherwise
 }
 
 // templates are the newest ones of a stream. The zero value has none.
@@ -97,6 +98,11 @@ func (t *template) learn(name, data []byte, of span, event []byte, lead int, e *
 func (t *template) translate(dst, name, data []byte) (out []byte, got filled, ok bool) {
 	if !t.form.Match(data) || !bytes.Equal(name, t.name) {
 		return dst, filled{}, false
+	}
+	for i := range t.n {
+		if in := &t.form.In[i]; t.holes[i].some && in.From == in.To {
+			return dst, filled{}, false
+		}
 	}
 	from := 0
 	for i := range t.n {
