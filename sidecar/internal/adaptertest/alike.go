@@ -62,6 +62,23 @@ func Likes(first, second, text string, order uint16) (events []string) {
 	return events
 }
 
+// AddChunks gives a fuzzer that plays Likes to a face the chat chunks to begin with.
+func AddChunks(f *testing.F) {
+	const head = `{"id":"c","object":"chat.completion.chunk","created":1,"model":"m","service_tier":"default","choices":[{"index":0,"delta":`
+	text := head + `{"content":"~"},"logprobs":null,"finish_reason":null}],"usage":null,"obfuscation":"~x"}`
+	for _, delta := range []string{
+		`{"reasoning_content":"~","content":null},"finish_reason":null}]}`, `{"reasoning_content":"~","reasoning_details":[{"type":"reasoning.text","index":#,"text":"~"}]}}]}`,
+		`{"role":"assistant","content":"~","refusal":""}}],"service_tier":"flex"}`, `{"content":"~","refusal":"~"}}]}`, `{"refusal":"~"}}]}`,
+		`{"content":"~"},"logprobs":{"content":[{"token":"~"}]}}]}`, `{"content":"~"},"finish_reason":"length"}]}`, `{"content":"~"},"logprobs":{"content":[{"token":"a"}]}}]}`,
+		`{"tool_calls":[{"index":#,"id":"i","function":{"name":"f","arguments":"~"}}]}}]}`, `{"content":"~","annotations":[{"type":"url_citation","url_citation":{"url":"~"}}]}}]}`,
+		`{"content":"~","content":"b"}},{"delta":{"content":"~"}}],"x_gateway":{"a":#}}`, `{"images":[{"image_url":{"url":"data:image/png;base64,~"}}]}}]}`,
+	} {
+		f.Add(text, head+delta, Pieces, uint16(0x0ff0))
+		f.Add(head+delta, text, Pieces, uint16(0x3333))
+		f.Add(head+delta, text, `"},{"`, uint16(0x0ff0))
+	}
+}
+
 // Chunked is a stream of chat chunks for faces: its events are the chunks, and so is its End, unless that is empty.
 type Chunked struct {
 	adapter.Stream // nil

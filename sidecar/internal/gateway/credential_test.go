@@ -68,18 +68,7 @@ func TestCallerLeavesBeforeTheToken(t *testing.T) {
 	r := newRig(t, []*provider{a, b}, all(limited(100, 100_000, 50_000, allMoney), pooled(0, plenty)))
 	r.g.Policy.SetSecrets(&quotav1.Credentials{Items: []*quotav1.Credential{{Name: "entra", Secret: []byte(
 		`{"tenant_id":"t","client_id":"c","client_secret":"s","token_uri":"` + issuer.URL + `"}`)}}})
-	ctx, leave := context.WithCancel(t.Context())
-	go func() {
-		<-asked
-		leave()
-	}()
-	req, err := http.NewRequestWithContext(ctx, "POST", r.url+"/v1/chat/completions", strings.NewReader(hello))
-	r.must(err)
-	req.Header.Set("Authorization", "Bearer "+r.key)
-	if resp, err := http.DefaultClient.Do(req); err == nil {
-		_ = resp.Body.Close()
-		t.Fatal("answered")
-	}
+	r.leaves(asked)
 	r.eventually("the reservation is given back", func() bool { return r.g.Lease.Stats().OpenHolds == 0 })
 	if n := r.metric("sluice_refusals_total"); n != 1 {
 		t.Errorf("%v refusals are counted", n)
@@ -159,5 +148,22 @@ func TestVendorThatCannot(t *testing.T) {
 	got := r.chat(with(`"logprobs":true`))
 	if got.status != 400 || got.get("error.code").Str != "unsupported_parameter" || got.get("error.param").Str != "logprobs" {
 		t.Errorf("%d: %s", got.status, got.body)
+	}
+}
+
+// leaves is a caller that hangs up once something was asked, before there is an answer.
+func (r *rig) leaves(asked <-chan struct{}) {
+	r.t.Helper()
+	ctx, leave := context.WithCancel(r.t.Context())
+	go func() {
+		<-asked
+		leave()
+	}()
+	req, err := http.NewRequestWithContext(ctx, "POST", r.url+"/v1/chat/completions", strings.NewReader(hello))
+	r.must(err)
+	req.Header.Set("Authorization", "Bearer "+r.key)
+	if resp, err := http.DefaultClient.Do(req); err == nil {
+		_ = resp.Body.Close()
+		r.t.Fatal("answered")
 	}
 }

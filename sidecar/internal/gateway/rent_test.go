@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -325,18 +324,7 @@ func TestCallerLeavesWhileItsPoolIsAsked(t *testing.T) {
 		}
 	}
 	r.ledger.mu.Unlock()
-	ctx, leave := context.WithCancel(t.Context())
-	go func() {
-		<-asked
-		leave()
-	}()
-	req, err := http.NewRequestWithContext(ctx, "POST", r.url+"/v1/chat/completions", strings.NewReader(hello))
-	r.must(err)
-	req.Header.Set("Authorization", "Bearer "+r.key)
-	if resp, err := http.DefaultClient.Do(req); err == nil {
-		_ = resp.Body.Close()
-		t.Fatal("answered")
-	}
+	r.leaves(asked)
 	r.eventually("it gives back what it holds", func() bool { return r.g.Lease.Stats().OpenHolds == 0 })
 	close(goOn)
 	r.eventually("quotad's grant goes back", func() bool {
