@@ -1,7 +1,6 @@
 package store
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -86,16 +85,23 @@ func (l checkedLog) checkAll(entries []uint64) error {
 // logBucket is where raft-boltdb has the entries, by index.
 var logBucket = []byte("logs")
 
-// checkLogFile walks through the pages of the log's file before it is opened for good: then bbolt does so in a goroutine
-// of its own, where a page that makes no sense would end the process without a word about the file. It returns the
-// indexes of the entries. There may be gaps: a snapshot that came from the leader makes them.
+// checkLogFile checks the pages of the log's file before it is opened for good, and returns the indexes of the entries.
+// There may be gaps: a snapshot that came from the leader makes them.
 func checkLogFile(path string) (entries []uint64, err error) {
-	st, err := os.Stat(path)
-	if errors.Is(err, os.ErrNotExist) || err == nil && st.Size() == 0 {
+	file, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil // bbolt makes one
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open raft log: %w", err)
+	}
+	defer func() { _ = file.Close() }() // it was only read
+	st, err := file.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("open raft log: %w", err)
+	}
+	if st.Size() == 0 {
+		return nil, nil // bbolt begins it
 	}
 	if err := hasHead(st.Size()); err != nil {
 		return nil, fmt.Errorf("%s: %w: %w", path, ErrLogDamaged, err)
@@ -109,14 +115,18 @@ func checkLogFile(path string) (entries []uint64, err error) {
 			return errors.Join(err, db.Close())
 		}
 		return errors.Join(db.View(func(tx *bbolt.Tx) error {
-			return tx.ForEach(func(name []byte, b *bbolt.Bucket) error {
-				return b.ForEach(func(k, v []byte) error {
-					crc32.Checksum(v, crcTable) // every page of it must be there
-					if bytes.Equal(name, logBucket) && len(k) == 8 {
-						entries = append(entries, binary.BigEndian.Uint64(k))
-					}
-					return nil
-				})
+			if err := checkPages(file, tx); err != nil {
+				return fmt.Errorf("%w: %w", err, ErrDamaged)
+			}
+			b := tx.Bucket(logBucket)
+			if b == nil {
+				return nil
+			}
+			return b.ForEach(func(k, _ []byte) error {
+				if len(k) == 8 {
+					entries = append(entries, binary.BigEndian.Uint64(k))
+				}
+				return nil
 			})
 		}), db.Close())
 	})

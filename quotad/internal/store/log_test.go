@@ -3,6 +3,7 @@ package store
 import (
 	"bytes"
 	"errors"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -55,6 +56,59 @@ func TestDamagedLogIsRefused(t *testing.T) {
 				t.Errorf("got %v, want that %s is damaged", err, file)
 			}
 		})
+	}
+}
+
+// TestNoDamageEndsTheProcess: whatever a disk does to the log, it is read or refused by name. Bbolt has goroutines of its
+// own, in which damage would end this very process.
+func TestNoDamageEndsTheProcess(t *testing.T) {
+	dir := t.TempDir()
+	s := openStore(t, dir)
+	for i := uint64(1); i <= 400; i++ { // entries of few bytes and of many, so that pages of every kind are there
+		if err := s.Log().StoreLog(&raft.Log{Index: i, Term: 1, Data: bytes.Repeat(entryText, int(i%7*i%50))}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Log().DeleteRange(1, 40); err != nil {
+		t.Fatal(err)
+	}
+	abandon(t, s)
+	file := filepath.Join(dir, logName)
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const page, sector = 4096, 512
+	rng := rand.New(rand.NewPCG(1, 2))
+	refused := 0
+	for range 400 {
+		spoiled := bytes.Clone(b)
+		at := rng.IntN(len(b))
+		switch rng.IntN(4) {
+		case 0:
+			spoiled[at] ^= 1 << rng.IntN(8)
+		case 1: // the head of a page and of its first elements, which is where most of its sense is
+			spoiled[at/page*page+rng.IntN(64)] ^= 1 << rng.IntN(8)
+		case 2:
+			clear(spoiled[at/sector*sector:][:sector])
+		case 3:
+			copy(spoiled[at/page*page:], b[rng.IntN(len(b)/page)*page:][:page])
+		}
+		if err := os.WriteFile(file, spoiled, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s, err := Open(Config{Dir: dir, NodeID: "a"}, zap.NewNop())
+		switch {
+		case err == nil:
+			abandon(t, s)
+		case errors.Is(err, ErrLogDamaged) && strings.Contains(err.Error(), file):
+			refused++
+		default:
+			t.Errorf("got %v, want that %s is damaged", err, file)
+		}
+	}
+	if refused == 0 || refused == 400 {
+		t.Errorf("%d of 400 were refused", refused)
 	}
 }
 
