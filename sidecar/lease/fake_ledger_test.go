@@ -23,7 +23,8 @@ type fakeLedger struct {
 	version  uint64
 	usable   int64
 	standby  int64
-	stingy   bool // grants asks only
+	stingy   bool                 // grants asks only
+	idleMax  map[counterKey]int64 // the most that others let lie idle at a machine
 	epoch    uint64
 
 	templates map[uint64]int64 // what is one for each name, and what each begins with
@@ -50,7 +51,7 @@ func newFakeLedger() *fakeLedger {
 	return &fakeLedger{
 		free: map[counterKey]int64{}, total: map[counterKey]int64{}, soft: map[counterKey]bool{},
 		accounts: map[fakeKey]*fakeAccount{}, seqs: map[uint64]uint64{}, replies: map[uint64]*quotav1.RenewReply{},
-		gone: map[counterKey]bool{}, fenced: map[uint64]bool{}, usable: 10_000, standby: 3_600_000,
+		idleMax: map[counterKey]int64{}, gone: map[counterKey]bool{}, fenced: map[uint64]bool{}, usable: 10_000, standby: 3_600_000,
 		templates: map[uint64]int64{}, childOf: map[nameKey]uint64{}, nameOf: map[uint64]nameKey{}, capped: map[uint64]bool{},
 		namesMost: 1 << 30, lastChild: 1000, spentBy: map[counterKey]int64{},
 	}
@@ -155,7 +156,8 @@ func (l *fakeLedger) renew(r *quotav1.Renew) (*quotav1.RenewReply, error) {
 		}
 		reply.Grants = append(reply.Grants, &quotav1.Grant{
 			Resource: k.resource, Period: k.period, Granted: a.granted, Forfeited: a.forfeited, Free: l.free[k],
-			Of: l.nameOf[k.resource].template, Name: l.nameOf[k.resource].name,
+			IdleMax: l.idleMax[k],
+			Of:      l.nameOf[k.resource].template, Name: l.nameOf[k.resource].name,
 		})
 	}
 	l.replies[inc] = reply

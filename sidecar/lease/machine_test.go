@@ -200,6 +200,29 @@ func TestIdleLeaseGoesBack(t *testing.T) {
 	}
 }
 
+// TestWhatOthersLackGoesBack: what is far more than this process's part goes back before the next regular renew, and the
+// rest with the first window without use.
+func TestWhatOthersLackGoesBack(t *testing.T) {
+	b := newBed(t)
+	b.m.Connected(b.now)
+	w := b.ask(need(tokensID, 2000))
+	b.exchange()
+	b.m.Settle(w.Hold, []Need{need(tokensID, 2000)})
+	c := b.counter(tokensID, 0)
+	if c.balance() != 4000 {
+		t.Fatalf("%d idle, want two renews' worth", c.balance())
+	}
+	b.l.idleMax[c.key], b.l.stingy = 500, true
+	b.renew()
+	told := b.now
+	if b.renew(); b.now-told > int64(200*time.Millisecond) || c.balance() != 500 {
+		t.Fatalf("%d idle %v after others lacked it, want 500 at once", c.balance(), time.Duration(b.now-told))
+	}
+	if b.renew(); c.balance() != 0 || b.now-told < int64(time.Second) {
+		t.Errorf("%d idle after a window without use, %v later", c.balance(), time.Duration(b.now-told))
+	}
+}
+
 func TestPeriodTurns(t *testing.T) {
 	b := newBed(t)
 	b.m.Connected(b.now)

@@ -130,10 +130,10 @@ func (m *Machine) build(now int64) {
 		if !c.wanted() || m.leaving {
 			demand = 0
 		}
-		m.returnExcess(now, c, demand)
-		if roll {
-			c.roll(elapsed, int64(m.cfg.RenewEvery))
+		if roll && c.roll(elapsed, int64(m.cfg.RenewEvery)) {
+			demand = 0
 		}
+		m.returnExcess(now, c, demand)
 		if c.closed && !c.wanted() {
 			continue
 		}
@@ -205,21 +205,26 @@ func (c *counter) possible() int64 {
 	return max(c.res.limit, c.res.burst)
 }
 
-// roll ends a window. One without use ends the demand when others lack what lies here, and else only after a while, so
-// that a rare caller finds its lease.
-func (c *counter) roll(elapsed, interval int64) {
+// roll ends a window. One without use ends the demand: at once when others lack what lies here, which is what it
+// returns, and else only after a while, so that a rare caller finds its lease.
+func (c *counter) roll(elapsed, interval int64) (lacking bool) {
 	u := c.windowUse(elapsed, interval)
 	c.use = 0
 	if u > 0 {
 		c.quiet = 0
 		c.smooth = (c.smooth + u + 1) / 2
-		return
+		return false
 	}
 	c.smooth /= 2
-	if c.quiet++; c.quiet >= quietWindows || c.scarce {
+	lacking = c.scarce || c.tooMuch()
+	if c.quiet++; c.quiet >= quietWindows || lacking {
 		c.smooth = 0
 	}
+	return lacking
 }
+
+// tooMuch says that more of a bucket lay here than this process's part, while others lacked it.
+func (c *counter) tooMuch() bool { return !c.res.capped && c.idleMax > 0 }
 
 // perInterval scales the use of a window that was longer than an interval.
 func perInterval(use, elapsed, interval int64) int64 {
@@ -314,6 +319,9 @@ func (m *Machine) applyGrant(now int64, g *quotav1.Grant) {
 	c.forfeited = max(c.forfeited, g.GetForfeited())
 	c.free, c.stated, c.idleMax = g.GetFree(), true, g.GetIdleMax()
 	c.scarce = g.GetShortage() != quotav1.Shortage_SHORTAGE_UNSPECIFIED
+	if c.tooMuch() && c.balance() > 2*c.idleMax { // twice: a little more than the part can wait for the next renew
+		m.early = true
+	}
 	if c.scarce {
 		c.short = max(c.short, now+g.GetRetryAfterMs()*int64(time.Millisecond))
 	}
