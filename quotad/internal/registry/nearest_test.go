@@ -46,3 +46,21 @@ func TestMistakesNameTheCure(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatMayBeDropped: a slip in a member's name is refused, which else would drop nothing and say nothing.
+func TestWhatMayBeDropped(t *testing.T) {
+	for name, want := range map[string]string{
+		"seed": "", "top_k": "", "top_a": "", "min_p": "", "chat_template_kwargs": "", "sed": "did you mean seed?", "seeed": "did you mean seed?",
+		"top_b": "did you mean top_p?", "logit_bais": "did you mean logit_bias?", "messages": "cannot be dropped", "input": "cannot be dropped",
+	} {
+		_, err := ParseOrg("org.yaml", []byte("version: 1\naliases:\n  a:\n    targets: [{ deployment: d }]\n    allow_dropped: [n, "+name+"]\n"))
+		got := ""
+		if err != nil {
+			got = err.Error()
+		}
+		const at = "org.yaml:5: aliases.a.allow_dropped[1]: "
+		if want == "" && strings.Contains(got, "allow_dropped") || want != "" && !strings.Contains(got, at+name+" ") || !strings.Contains(got, want) {
+			t.Errorf("%s: got %q, want %q", name, got, want)
+		}
+	}
+}

@@ -109,7 +109,7 @@ func (m *mapping) readAlias() *Alias {
 	m.integer("max_attempts", &a.MaxAttempts, defaultMaxAttempts, 1, attemptsMax)
 	m.integer("default_max_output", &a.DefaultMaxOutput, defaultMaxOutput, 1, tokensMax)
 	m.choice("reserve", &a.Reserve, "p95", "p95", "cap")
-	a.AllowDropped = m.list("allow_dropped", "", parseID)
+	a.AllowDropped = m.list("allow_dropped", "", parseDroppable)
 	m.laterAliasKeys()
 	return a
 }
