@@ -26,7 +26,7 @@ const EventBytesMax = 32 << 20
 // stream hold its size for hours.
 const keepBytesMax = 16 << 10
 
-// usualBytesMax bounds the name that is looked for first, in bytes. A longer one is searched for its end each time.
+// usualBytesMax bounds what is looked for first, in bytes. A longer name is searched for its end each time.
 const usualBytesMax = 128
 
 // Reader cuts a byte stream, split anywhere, into events. Lines may end in LF, CRLF or CR, also mixed. An event that
@@ -52,7 +52,7 @@ type Reader struct {
 	nameLent, dataLent bool
 	bare               []byte // a bare error line that waits behind the event before it
 
-	usual    []byte // the name of the newest ordinary event; it has no line end in it
+	usual    []byte // what stood in front of the data of the last named event: the next is nearly always named alike
 	ev       Event
 	fresh    bool // nothing is open: p[pos:] begins an event, and not the first one
 	lent     bool // the line in hand lies whole in p
@@ -106,33 +106,36 @@ func (r *Reader) ordinary() (ok bool) {
 		r.cr = index(p, at, '\r')
 	}
 	var name, data []byte
-	if begins(p[at:], eventField) {
-		if name, at, ok = r.ordinaryName(at + len(eventField)); !ok {
-			return false
-		}
+	if head := len(r.usual); head > 0 && bytes.HasPrefix(p[at:], r.usual) {
+		name, at = p[at+len(eventField):at+head-len("\n"+dataField)], at+head
+	} else if name, at, ok = r.ordinaryHead(at); !ok {
+		return false
 	}
-	if begins(p[at:], dataField) {
-		if data, at, ok = r.ordinaryLine(at + len(dataField)); ok && at < len(p) && p[at] == '\n' {
-			r.ev, r.pos = Event{Name: name, Data: data}, at+1
-			return true
-		}
+	if data, at, ok = r.ordinaryLine(at); ok && at < len(p) && p[at] == '\n' {
+		r.ev, r.pos = Event{Name: name, Data: data}, at+1
+		return true
 	}
-	if at > r.pos {
-		r.lf = -1 // it is behind pos no longer
-	}
+	r.lf = -1 // it may be behind pos no longer
 	return false
 }
 
-// ordinaryName is ordinaryLine for a name. It is nearly always that of the event before, and need not be searched for.
-func (r *Reader) ordinaryName(from int) (name []byte, next int, ok bool) {
-	if end := from + len(r.usual); end < len(r.p) && r.p[end] == '\n' && string(r.p[from:end]) == string(r.usual) {
-		return r.p[from:end], end + 1, true
+// ordinaryHead is what stands in front of an event's data: perhaps a line with its name, and the field.
+func (r *Reader) ordinaryHead(from int) (name []byte, next int, ok bool) {
+	next = from
+	if begins(r.p[next:], eventField) {
+		if name, next, ok = r.ordinaryLine(next + len(eventField)); !ok {
+			return nil, from, false
+		}
 	}
-	name, next, ok = r.ordinaryLine(from)
-	if ok && len(name) <= usualBytesMax {
-		r.usual = append(r.usual[:0], name...)
+	if !begins(r.p[next:], dataField) {
+		r.lf = -1
+		return nil, from, false
 	}
-	return name, next, ok
+	next += len(dataField)
+	if name != nil && next-from <= usualBytesMax {
+		r.usual = append(r.usual[:0], r.p[from:next]...)
+	}
+	return name, next, true
 }
 
 // ordinaryLine is p from a place up to the next LF, and the place behind that; ok is false when there is a CR before.

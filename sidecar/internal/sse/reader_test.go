@@ -80,6 +80,8 @@ var streams = []struct {
 	{"named", "event: error\ndata: {}\n\n", []got{{"error", "{}", false}}},
 	{"name after data", "data: {}\nevent: x\n\n", []got{{"x", "{}", false}}},
 	{"name does not carry over", "event: x\ndata: 1\n\ndata: 2\n\n", []got{{"x", "1", false}, {"", "2", false}}},
+	{"names that change", "event: x\ndata: 1\n\nevent: x\ndata: 2\n\nevent: xy\ndata: 3\n\nevent: \ndata: 4\n\nevent: x\rdata: 5\n\nevent: x\ndata\n\nevent: x\ndata: 6\n\n",
+		[]got{{"x", "1", false}, {"x", "2", false}, {"xy", "3", false}, {"", "4", false}, {"x", "5", false}, {"x", "", false}, {"x", "6", false}}},
 	{"no space", "data:{\"a\":1}\n\n", []got{{"", `{"a":1}`, false}}},
 	{"one space at most", "data:  a\n\n", []got{{"", " a", false}}},
 	{"several data lines", "data: {\ndata: \"a\":1\ndata: }\n\n", []got{{"", "{\n\"a\":1\n}", false}}},

@@ -33,8 +33,28 @@ const (
 	pieceInput
 )
 
-// readPiece recognises an ordinary delta. ok is false when data is anything else.
-func readPiece(data []byte) (p piece, ok bool) {
+// pieces recognises the ordinary deltas of a stream.
+type pieces struct {
+	head []byte // of the newest, up to its text: nearly all begin as the one before
+	last piece  // which had this head
+}
+
+// read recognises an ordinary delta. ok is false when data is anything else.
+func (s *pieces) read(data []byte) (p piece, ok bool) {
+	if len(s.head) == 0 || !bytes.HasPrefix(data, s.head) {
+		if p, ok = readHead(data); !ok {
+			return p, false
+		}
+		s.head, s.last = append(s.head[:0], data[:p.from]...), p
+	}
+	p = s.last
+	to, size := adapter.TextEnd(data, p.from)
+	p.to, p.size = to, int64(size)
+	return p, to >= 0 && closes(data[to+1:])
+}
+
+// readHead reads an ordinary delta up to its text.
+func readHead(data []byte) (p piece, ok bool) {
 	if !has(data, 0, deltaOpen) {
 		return p, false
 	}
@@ -54,9 +74,7 @@ func readPiece(data []byte) (p piece, ok bool) {
 		return p, false
 	}
 	p.from = at
-	to, size := adapter.TextEnd(data, at)
-	p.to, p.size = to, int64(size)
-	return p, to >= 0 && closes(data[to+1:])
+	return p, true
 }
 
 // fast translates an ordinary delta. ok is false, and nothing was done, when data is anything else.
@@ -64,7 +82,7 @@ func (s *stream) fast(dst, data []byte) (out []byte, ok bool) {
 	if s.block == blockSkipped {
 		return dst, false
 	}
-	p, ok := readPiece(data)
+	p, ok := s.usual.read(data)
 	if !ok {
 		return dst, false
 	}

@@ -16,6 +16,7 @@ type nativeStream struct {
 	req  *exchange.Request
 	note adapter.Annotate
 
+	usual     pieces
 	counts    counts
 	told      exchange.Usage // what the end said; no Source before
 	stop      string         // the stop reason, "" while there is none
@@ -41,7 +42,7 @@ const (
 
 // Event implements adapter.Stream.
 func (s *nativeStream) Event(dst, name, data []byte) ([]byte, adapter.Progress) {
-	if p, ok := readPiece(data); ok {
+	if p, ok := s.usual.read(data); ok {
 		s.delivered += p.size
 		if s.last != nil {
 			dst = s.flush(dst)

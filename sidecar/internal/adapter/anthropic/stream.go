@@ -24,6 +24,7 @@ const (
 type stream struct {
 	reply.Single
 
+	usual     pieces
 	block     blockKind
 	index     int64  // upstream's, of the open block
 	callArgs  bool   // the open call's arguments were begun
