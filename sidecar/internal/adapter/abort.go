@@ -8,8 +8,11 @@ import (
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
-// CodeCut is the code of a stream that ended before it was complete.
-const CodeCut = "stream_truncated"
+// Codes of answers that fail.
+const (
+	CodeCut           = "stream_truncated"          // it ended before it was complete
+	CodeInvalidAnswer = "upstream_invalid_response" // nothing is missing, but nobody can read it
+)
 
 // AppendAbort appends the error event of a broken stream of chat chunks. It says how much was delivered and whether asking
 // again may help.
@@ -60,7 +63,7 @@ func Told(f *exchange.Failure) exchange.Failure {
 	case exchange.FailCut, exchange.FailConnect:
 		c.Code = CodeCut
 	case exchange.FailInvalid:
-		c.Code = "upstream_invalid_response"
+		c.Code = CodeInvalidAnswer
 	}
 	return c
 }

@@ -6,6 +6,8 @@ import (
 	"hash/fnv"
 	"strconv"
 	"strings"
+
+	"github.com/tidwall/gjson"
 )
 
 // SignatureMark stands in the id of a call between the id proper and the signature of the model that made the call:
@@ -60,4 +62,24 @@ func FitCallID(id string) string {
 func CallIDHash(id string) string {
 	sum := sha256.Sum256([]byte(id))
 	return hex.EncodeToString(sum[:8])
+}
+
+// Calls are the tool calls of a message, or the pieces of them in a delta. The one in the old form, function_call, is such a
+// call: it gets the id that one without an id would have.
+func Calls(answer string, said gjson.Result) gjson.Result {
+	calls, old := said.Get("tool_calls"), said.Get("function_call")
+	if !old.IsObject() || calls.Get("0").Exists() {
+		return calls
+	}
+	b := append(AppendString([]byte(`[{"index":0,"type":"function","id":`), CallID(answer, 0, 0)), `,"function":{"name":`...)
+	b = append(AppendString(b, old.Get("name").Str), `,"arguments":`...)
+	switch arguments := old.Get("arguments"); {
+	case arguments.Type == gjson.String:
+		b = append(b, arguments.Raw...)
+	case arguments.Type == gjson.JSON:
+		b = AppendString(b, Compact(arguments))
+	default:
+		b = append(b, `""`...)
+	}
+	return gjson.ParseBytes(append(b, `}}]`...))
 }

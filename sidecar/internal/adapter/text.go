@@ -132,6 +132,31 @@ func Hex4(b []byte) (r rune) {
 	return r
 }
 
+// Said is what a JSON string says. Halves of surrogate pairs, which no text can hold, stay the escapes they are: what is
+// said is JSON itself, mostly, and they mean the same there.
+func Said(v gjson.Result) string {
+	raw := Inside(v)
+	if !strings.Contains(raw, `\u`) {
+		return v.Str
+	}
+	kept := make([]byte, 0, len(v.Raw)+len(`""`))
+	kept = append(kept, '"')
+	for i := 0; i < len(raw); {
+		n := 1
+		if raw[i] == '\\' {
+			if n, _ = escape([]byte(raw[i:min(len(raw), i+pairBytes)])); n == 0 { // half a pair: its backslash says itself
+				kept, n = append(kept, '\\'), 1
+			}
+		}
+		kept = append(kept, raw[i:i+n]...)
+		i += n
+	}
+	return gjson.Parse(string(append(kept, '"'))).Str
+}
+
+// pairBytes is the length of the longest escape.
+const pairBytes = len(`\ud83d\ude00`)
+
 // Compact is a JSON value without insignificant space. v is part of a document that was found valid.
 func Compact(v gjson.Result) string { return v.Get("@ugly").Raw }
 

@@ -81,6 +81,24 @@ func TestEachMember(t *testing.T) {
 	}
 }
 
+// TestSaid: a text is what it says, but for halves of characters, which stay escapes.
+func TestSaid(t *testing.T) {
+	for raw, want := range map[string]string{
+		`"a"`: "a", `1`: "", `""`: "", `"\\u0061\"\n"`: "\\u0061\"\n", `"\u00e9\ud83d\ude00"`: "é😀",
+		`"a\ud800b"`: `a\ud800b`, `"\uDC00\ud83d\ude00\ud83d"`: `\uDC00😀\ud83d`, `"\ud800\n"`: `\ud800` + "\n", `"\\ud800"`: `\ud800`,
+	} {
+		if got := Said(gjson.Parse(raw)); got != want {
+			t.Errorf("%s: got %q, want %q", raw, got, want)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.String().Draw(t, "text")
+		if got := Said(gjson.ParseBytes(AppendString(nil, text))); got != text {
+			t.Fatalf("%q became %q", text, got)
+		}
+	})
+}
+
 // TestFitCallID: ids become plain and short, the same the same, others others. Those that are fit stay.
 func TestFitCallID(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

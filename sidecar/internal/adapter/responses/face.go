@@ -62,5 +62,8 @@ func (w *writer) chunk(in gjson.Result) {
 }
 
 func tooMuch() *exchange.Failure {
-	return &exchange.Failure{Kind: exchange.FailInvalid, Message: "the provider's answer is too long, or its tool calls are out of order"}
+	return &exchange.Failure{
+		Kind: exchange.FailInvalid, Code: adapter.CodeInvalidAnswer,
+		Message: "the provider's answer is too long, or its tool calls are out of order",
+	}
 }

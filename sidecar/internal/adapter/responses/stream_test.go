@@ -156,6 +156,9 @@ func TestStreamEnds(t *testing.T) {
 	if _, _, f := play(t, ask(true), chunk(`{"content":"a"}`, "null")); f == nil || f.Kind != exchange.FailCut {
 		t.Errorf("a cut stream: %+v", f)
 	}
+	if _, _, f := play(t, ask(true), `{"id":"c1","choices":[{"index":0,"delta":{"content":"`+strings.Repeat("a", 16<<20)+`b"}}]}`); f == nil || f.Code != "upstream_invalid_response" {
+		t.Errorf("too much is not what ended too early: %+v", f)
+	}
 	if names, final, f := play(t, ask(true), chunk(`{"role":"assistant","content":""}`, `"stop"`), "[DONE]"); f != nil || len(names) != 3 || final.Get("output").Raw != "[]" {
 		t.Errorf("nothing said: %v %s %+v", names, final.Raw, f)
 	}
@@ -169,6 +172,21 @@ func TestStreamEnds(t *testing.T) {
 		e.Get("response.error.message").Str != "too slow" || e.Get("response.error.code").Str != "upstream_timeout" ||
 		e.Get("response.error.delivered_bytes").Int() != 1 || e.Get("response.id").Str != gjson.Get(events[0], "response.id").Str {
 		t.Errorf("got %s", e.Raw)
+	}
+}
+
+// TestOldForm: the one call of servers that know no list of calls is a call, whole and streamed.
+func TestOldForm(t *testing.T) {
+	_, final, f := play(t, ask(true), chunk(`{"role":"assistant","function_call":{"name":"f","arguments":""}}`, "null"), chunk(`{"function_call":{"arguments":"{\"a\":"}}`, "null"),
+		chunk(`{"function_call":{"arguments":"1}"}}`, "null"), chunk(`{}`, `"function_call"`), counted, "[DONE]")
+	streamed := brief(final.Get("output"))
+	if f != nil || !strings.HasPrefix(streamed, "function_call call_") || !strings.HasSuffix(streamed, `f{"a":1}`) || final.Get("status").Str != "completed" {
+		t.Errorf("streamed: %+v %s", f, streamed)
+	}
+	whole, _, f := responses.Face{Adapter: openai.New()}.Response(ask(false),
+		[]byte(`{"id":"c1","choices":[{"message":{"content":null,"function_call":{"name":"f","arguments":"{\"a\":1}"}},"finish_reason":"function_call"}]}`), note)
+	if got := brief(gjson.GetBytes(whole, "output")); f != nil || got != streamed {
+		t.Errorf("whole: %+v got %s, streamed %s", f, got, streamed)
 	}
 }
 

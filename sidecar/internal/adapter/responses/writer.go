@@ -134,7 +134,7 @@ func (w *writer) delta(dst []byte, d gjson.Result) ([]byte, bool) {
 	})
 	ok := true
 	next := int64(0) // a complete message has no indices
-	d.Get("tool_calls").ForEach(func(_, c gjson.Result) bool {
+	adapter.Calls(w.id, d).ForEach(func(_, c gjson.Result) bool {
 		index := next
 		if v := c.Get("index"); v.Type == gjson.Number {
 			index = v.Int()
