@@ -1,6 +1,7 @@
 package messages
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"slices"
@@ -32,8 +33,22 @@ func (f Face) Stream(r *exchange.Request, a adapter.Annotate) adapter.Stream {
 
 // Request implements adapter.Adapter.
 func (f Face) Request(r *exchange.Request, d *exchange.Deployment, secret []byte) (adapter.Call, *exchange.Failure) {
+	if marked(r, d) {
+		own := *r
+		var failure *exchange.Failure
+		if own.Body, failure = inChat(r.Native, r.AllowDropped, true); failure != nil {
+			return adapter.Call{}, failure
+		}
+		r = &own
+	}
 	call, failure := f.Adapter.Request(r, d, secret)
 	return call, asSent(failure)
+}
+
+// marked reports whether the request says what is worth keeping in a cache to a deployment that has to be told. Others keep
+// what they like, and many refuse marks; what has none is not translated twice.
+func marked(r *exchange.Request, d *exchange.Deployment) bool {
+	return d.Provider == "bedrock" && strings.Contains(d.Base(), "amazon.nova") && bytes.Contains(r.Native, []byte(`"cache_control"`))
 }
 
 // Failure implements adapter.Adapter.
@@ -85,8 +100,8 @@ func (f Face) Response(r *exchange.Request, body []byte, a adapter.Annotate) ([]
 	content := thinking(m)
 	cited := citations(m)
 	for _, name := range [...]string{"content", "refusal"} {
-		if text := m.Get(name).Str; text != "" {
-			block := object{"type": "text", "text": text}
+		if text := m.Get(name); text.Str != "" {
+			block := object{"type": "text", "text": said(text)}
 			if len(cited) > 0 {
 				block["citations"], cited = cited, nil
 			}
@@ -98,17 +113,19 @@ func (f Face) Response(r *exchange.Request, body []byte, a adapter.Annotate) ([]
 			content = append(content, block)
 		}
 	}
-	for _, c := range m.Get("tool_calls").Array() {
+	end := ending{sequences: stopSequences(r)}
+	end.take(choice)
+	for _, c := range adapter.Calls(in.Get("id").Str, m).Array() {
 		if extra := c.Get("extra_content"); extra.IsObject() {
 			content = append(content, kept(c.Get("id").Str, extra))
 		}
-		content = append(content, object{
-			"type": "tool_use", "id": idOut(c.Get("id").Str), "name": c.Get("function.name").Str,
-			"input": input(c.Get("function.arguments").Str),
-		})
+		input, ok := input(c.Get("function.arguments"), end.cut())
+		if !ok {
+			return nil, u, adapter.InvalidAnswer("the arguments of the provider's tool call are no JSON object")
+		}
+		content = append(content, object{"type": "tool_use", "id": idOut(c.Get("id").Str), "name": c.Get("function.name").Str, "input": input})
+		end.called = true
 	}
-	end := ending{sequences: stopSequences(r)}
-	end.take(choice)
 	if m.Get("refusal").Str != "" {
 		end.refused = true
 	}
@@ -150,15 +167,15 @@ func thinking(m gjson.Result) []any {
 			others = append(others, d)
 		case kind == "reasoning.text":
 			blocks = append(blocks, object{
-				"type": "thinking", "thinking": d.Get("text").Str, "signature": cmp.Or(d.Get("signature").Str, adapter.ForeignMark),
+				"type": "thinking", "thinking": said(d.Get("text")), "signature": cmp.Or(d.Get("signature").Str, adapter.ForeignMark),
 			})
 		case kind == "reasoning.encrypted":
 			blocks = append(blocks, object{"type": "redacted_thinking", "data": d.Get("data").Str})
 		}
 	}
-	if text := m.Get("reasoning_content").Str; len(others) > 0 || len(blocks) == 0 && text != "" {
+	if text := m.Get("reasoning_content"); len(others) > 0 || len(blocks) == 0 && text.Str != "" {
 		blocks = append(blocks, object{
-			"type": "thinking", "thinking": text, "signature": foreign{Details: joined(others)}.signature(),
+			"type": "thinking", "thinking": said(text), "signature": foreign{Details: joined(others)}.signature(),
 		})
 	}
 	return blocks
@@ -191,12 +208,19 @@ func citation(a gjson.Result) object {
 	}
 }
 
-// input is the arguments of a call as the object Anthropic's callers want. Models may write what is none.
-func input(arguments string) json.RawMessage {
-	if gjson.Parse(arguments).IsObject() && adapter.Valid([]byte(arguments)) {
-		return json.RawMessage(arguments)
+// invalidInput is the member that holds arguments that are none, as Anthropic's documents have it.
+const invalidInput = "INVALID_JSON"
+
+// input is the arguments of a call as the object that Anthropic's callers want. Nothing is invented: what is none is said
+// as it stands where the answer was cut, and is false where the call is told to be whole.
+func input(v gjson.Result, cut bool) (any, bool) {
+	switch arguments := adapter.Said(v); {
+	case isBlank(arguments):
+		return object{}, true
+	case isObject(arguments):
+		return json.RawMessage(arguments), true
 	}
-	return json.RawMessage("{}")
+	return object{invalidInput: said(v)}, cut
 }
 
 // ending is why an answer ended.
@@ -205,6 +229,7 @@ type ending struct {
 	finish    string
 	sequence  string
 	refused   bool
+	called    bool
 	details   json.RawMessage
 }
 
@@ -230,6 +255,9 @@ func (e *ending) take(choice gjson.Result) {
 	}
 }
 
+// cut reports whether the answer ended before it was whole.
+func (e *ending) cut() bool { return e.finish == "length" || e.finish == "content_filter" }
+
 func (e *ending) members() object {
 	o := object{"stop_reason": "end_turn", "stop_sequence": nil}
 	switch e.finish {
@@ -243,6 +271,8 @@ func (e *ending) members() object {
 		switch {
 		case e.refused:
 			o["stop_reason"] = "refusal"
+		case e.called: // in the old form
+			o["stop_reason"] = "tool_use"
 		case e.sequence != "":
 			o["stop_reason"], o["stop_sequence"] = "stop_sequence", e.sequence
 		}

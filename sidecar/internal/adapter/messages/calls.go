@@ -1,8 +1,8 @@
 package messages
 
 import (
-	"bytes"
 	"encoding/json"
+	"strings"
 
 	"github.com/tidwall/gjson"
 
@@ -24,18 +24,24 @@ type call struct {
 	index     int64
 	id, name  string
 	extra     json.RawMessage // what its vendor wants back with it
-	arguments []byte          // so far
+	arguments []byte          // so far, escaped
 }
 
 func (c *call) complete() bool {
-	a := bytes.TrimSpace(c.arguments)
-	return len(a) > 1 && a[0] == '{' && a[len(a)-1] == '}' && adapter.Valid(a)
+	return isObject(adapter.Said(gjson.Parse(`"` + string(c.arguments) + `"`)))
 }
+
+func isObject(text string) bool {
+	return gjson.Parse(text).IsObject() && adapter.Valid([]byte(text))
+}
+
+// isBlank reports whether arguments are nothing, or white space, which says nothing.
+func isBlank(text string) bool { return strings.Trim(text, " \t\r\n") == "" }
 
 // calls takes in the pieces of calls. false: one is of a call that has ended, or too many wait.
 func (s *stream) calls(dst []byte, pieces gjson.Result) ([]byte, bool) {
 	for _, p := range pieces.Array() {
-		index, arguments := p.Get("index").Int(), p.Get("function.arguments").Str
+		index, arguments := p.Get("index").Int(), adapter.Inside(p.Get("function.arguments"))
 		extra := p.Get("extra_content")
 		if !extra.IsObject() || len(extra.Raw) > foreignMax {
 			extra = gjson.Result{}
@@ -58,7 +64,7 @@ func (s *stream) calls(dst []byte, pieces gjson.Result) ([]byte, bool) {
 				c.extra = json.RawMessage(extra.Raw)
 			}
 		case index < s.next:
-			if arguments != "" || extra.Exists() {
+			if !isBlank(p.Get("function.arguments").Str) || extra.Exists() {
 				return dst, false
 			}
 		default:
@@ -96,6 +102,7 @@ func (s *stream) begun(dst []byte, c call) []byte {
 	if c.extra != nil {
 		dst = s.whole(dst, kept(c.id, gjson.ParseBytes(c.extra)))
 	}
+	s.end.called = true
 	dst = s.begin(dst, "tool_use", object{"type": "tool_use", "id": idOut(c.id), "name": c.name, "input": object{}})
 	arguments := string(c.arguments)
 	c.arguments = nil
@@ -103,7 +110,7 @@ func (s *stream) begun(dst []byte, c call) []byte {
 	return s.argue(dst, arguments)
 }
 
-// argue appends a piece of the open call's arguments.
+// argue appends a piece of the open call's arguments, escaped.
 func (s *stream) argue(dst []byte, arguments string) []byte {
 	if arguments == "" {
 		return dst
@@ -111,7 +118,7 @@ func (s *stream) argue(dst []byte, arguments string) []byte {
 	if len(s.call.arguments) <= waitingBytesMax {
 		s.call.arguments = append(s.call.arguments, arguments...)
 	}
-	return s.piece(dst, object{"type": "input_json_delta", "partial_json": arguments})
+	return appendText(dst, s.block, argumentsDelta, arguments)
 }
 
 // release opens the calls that wait, one after the other, up to one that is not complete; all of them when there is

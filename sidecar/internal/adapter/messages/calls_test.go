@@ -5,6 +5,9 @@ import (
 	"testing"
 
 	"github.com/tidwall/gjson"
+
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/openai"
+	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
 // callPiece is a chunk with a piece of a call.
@@ -55,8 +58,22 @@ func TestCalls(t *testing.T) {
 	if _, f := translated(append(ended, chunk(`{}`, `"tool_calls"`), counted, "[DONE]")); f != nil {
 		t.Errorf("nothing more of a call: %+v", f)
 	}
-	if _, f := translated(append(ended, callPiece("0", "", "", `" "`))); f == nil {
-		t.Error("more of a call that has ended is lost")
+	blank := append(ended, callPiece("0", "", "", `" \n"`), callPiece("1", "", "", `" "`))
+	if got := blocks(t, run(t, append(blank, chunk(`{}`, `"tool_calls"`), counted, "[DONE]")...)); got != `t1 f {}; t2 g {} ` {
+		t.Errorf("white space behind a call: %s", got)
+	}
+	s := Face{openai.New()}.Stream(&exchange.Request{Operation: exchange.Chat, Model: "m", Stream: true, Choices: 1}, note)
+	for _, c := range ended {
+		s.Event(nil, nil, []byte(c))
+	}
+	out, p := s.Event(nil, nil, []byte(callPiece("0", "", "", `"1"`)))
+	if p.Failure == nil || len(out) > 0 {
+		t.Fatal("more of a call that has ended is lost")
+	}
+	cut := *p.Failure
+	cut.Kind = exchange.FailCut // as it is once tokens were delivered
+	if told := string(s.Abort(nil, &cut)); !strings.Contains(told, `"error_code":"upstream_invalid_response"`) {
+		t.Errorf("nothing was truncated: %s", told)
 	}
 }
 

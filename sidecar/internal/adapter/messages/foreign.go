@@ -68,14 +68,14 @@ func joined(pieces []gjson.Result) (list []json.RawMessage) {
 			last, lastIndex, lastType = object{}, index, kind
 		}
 		p.ForEach(func(k, v gjson.Result) bool {
-			switch before, ok := last[k.Str].(string); {
+			switch before, ok := last[k.Str].(escaped); {
 			case v.Type == gjson.Null:
 			case v.Type != gjson.String:
 				last.set(k.Str, v)
 			case ok && textual[k.Str]:
-				last[k.Str] = before + v.Str
+				last[k.Str] = before + said(v)
 			case !ok || before == "":
-				last[k.Str] = v.Str
+				last[k.Str] = said(v)
 			}
 			return true
 		})
@@ -87,8 +87,15 @@ func joined(pieces []gjson.Result) (list []json.RawMessage) {
 // textual are the members of reasoning_details that come in pieces.
 var textual = map[string]bool{"text": true, "summary": true, "data": true, "signature": true}
 
-// recall adds what a block of thinking is to reasoning_details, and to the extras of calls by their ids.
-func recall(thoughts []any, extras map[string]any, b gjson.Result) []any {
+// memory is what the model that gave an earlier answer wants back with it.
+type memory struct {
+	details []any           // reasoning_details
+	text    strings.Builder // reasoning_content, escaped: what nobody signed
+	extras  map[string]any  // extra_content of calls, by their ids
+}
+
+// recall takes in a block of thinking.
+func (m *memory) recall(b gjson.Result) {
 	signature := b.Get("signature").Str
 	if b.Get("type").Str == "redacted_thinking" {
 		signature = b.Get("data").Str
@@ -96,15 +103,16 @@ func recall(thoughts []any, extras map[string]any, b gjson.Result) []any {
 	f, marked := readForeign(signature)
 	switch {
 	case !marked:
-		return append(thoughts, own(b, len(thoughts)))
+		m.details = append(m.details, own(b, len(m.details)))
 	case len(f.Details) > 0:
 		for _, d := range f.Details {
-			thoughts = append(thoughts, d)
+			m.details = append(m.details, d)
 		}
 	case f.Call != "" && len(f.Extra) > 0:
-		extras[f.Call] = f.Extra
+		m.extras[f.Call] = f.Extra
+	default:
+		m.text.WriteString(adapter.Inside(b.Get("thinking")))
 	}
-	return thoughts
 }
 
 // Claude takes only letters, digits, _ and - in the ids of calls; some vendors' have more, and want them back. Such an id

@@ -17,7 +17,7 @@ func (c *chat) system(at string, v gjson.Result) *exchange.Failure {
 	case !v.Exists() || v.Type == gjson.Null:
 		return nil
 	case v.Type == gjson.String:
-		c.add(object{"role": "system", "content": v.Str})
+		c.add(object{"role": "system", "content": said(v)})
 		return nil
 	case !v.IsArray():
 		return adapter.Invalid(at, at+" must be a string or an array of text blocks")
@@ -27,7 +27,8 @@ func (c *chat) system(at string, v gjson.Result) *exchange.Failure {
 		if b.Get("type").Str != "text" {
 			return unsupported(fmt.Sprintf("%s[%d]", at, i), "only text blocks are supported for the system")
 		}
-		parts = append(parts, textPart(b.Get("text").Str))
+		parts = append(parts, textPart(said(b.Get("text"))))
+		c.mark(b, parts)
 	}
 	if len(parts) > 0 {
 		c.add(object{"role": "system", "content": parts})
@@ -35,7 +36,32 @@ func (c *chat) system(at string, v gjson.Result) *exchange.Failure {
 	return nil
 }
 
-func textPart(text string) object { return object{"type": "text", "text": text} }
+// mark marks the last part of what a block became, where the caller wants all up to it kept in a cache. Calls, tools and what
+// the model said itself cannot be marked in chat.
+func (c *chat) mark(b gjson.Result, parts []any) bool {
+	if !c.marks || len(parts) == 0 || !b.Get("cache_control").IsObject() {
+		return false
+	}
+	parts[len(parts)-1].(object)["prompt_cache_breakpoint"] = object{"mode": "explicit"} //nolint:forcetypeassert // parts are objects
+	return true
+}
+
+// markLast marks the last part of all, where the whole request in says so.
+func (c *chat) markLast(in gjson.Result) {
+	if len(c.list) == 0 {
+		return
+	}
+	last := c.list[len(c.list)-1].(object) //nolint:forcetypeassert // add takes nothing else
+	parts, several := last["content"].([]any)
+	if !several {
+		parts = []any{textPart(last["content"])}
+	}
+	if c.mark(in, parts) {
+		last["content"] = parts
+	}
+}
+
+func textPart(text any) object { return object{"type": "text", "text": text} }
 
 func (c *chat) message(at string, m gjson.Result) *exchange.Failure {
 	content := m.Get("content")
@@ -68,6 +94,7 @@ func (c *chat) user(at string, blocks []gjson.Result) *exchange.Failure {
 			if f != nil {
 				return f
 			}
+			c.mark(b, more)
 			parts = append(parts, more...)
 			continue
 		}
@@ -86,13 +113,13 @@ func (c *chat) user(at string, blocks []gjson.Result) *exchange.Failure {
 // result adds the result of a tool. It returns what of it is no text.
 func (c *chat) result(at string, b gjson.Result) (rest []any, f *exchange.Failure) {
 	id := idIn(b.Get("tool_use_id").Str)
-	said := []any{}
+	texts := []any{}
 	if b.Get("is_error").Type == gjson.True {
-		said = append(said, textPart("The call failed:"))
+		texts = append(texts, textPart("The call failed:"))
 	}
 	content := b.Get("content")
 	if content.Type == gjson.String {
-		said = append(said, textPart(content.Str))
+		texts = append(texts, textPart(said(content)))
 	}
 	for j, inner := range content.Array() {
 		if content.Type == gjson.String {
@@ -102,20 +129,22 @@ func (c *chat) result(at string, b gjson.Result) (rest []any, f *exchange.Failur
 		if f != nil {
 			return nil, f
 		}
+		c.mark(inner, parts)
 		for _, p := range parts {
 			if p.(object)["type"] == "text" { //nolint:forcetypeassert // part makes nothing else
-				said = append(said, p)
+				texts = append(texts, p)
 				continue
 			}
 			rest = append(rest, textPart("From the result of call "+id+":"), p)
 		}
 	}
-	m := object{"role": "tool", "tool_call_id": id, "content": said}
+	caches := c.mark(b, texts)
+	m := object{"role": "tool", "tool_call_id": id, "content": texts}
 	switch {
-	case len(said) == 0:
+	case len(texts) == 0:
 		m["content"] = ""
-	case len(said) == 1 && content.Type == gjson.String:
-		m["content"] = content.Str
+	case len(texts) == 1 && content.Type == gjson.String && !caches:
+		m["content"] = said(content)
 	}
 	c.add(m)
 	return rest, nil
@@ -125,7 +154,7 @@ func (c *chat) result(at string, b gjson.Result) (rest []any, f *exchange.Failur
 func part(at string, b gjson.Result) ([]any, *exchange.Failure) {
 	switch kind := b.Get("type").Str; kind {
 	case "text":
-		return []any{textPart(b.Get("text").Str)}, nil
+		return []any{textPart(said(b.Get("text")))}, nil
 	case "image":
 		source := b.Get("source")
 		url := source.Get("url").Str
@@ -189,7 +218,7 @@ func inText(title, about, at string, content gjson.Result) (parts []any, f *exch
 		parts = append(parts, textPart(head))
 	}
 	if content.Type == gjson.String {
-		return append(parts, textPart(content.Str)), nil
+		return append(parts, textPart(said(content))), nil
 	}
 	for i, b := range content.Array() {
 		here := fmt.Sprintf("%s[%d]", at, i)
@@ -209,12 +238,12 @@ func inText(title, about, at string, content gjson.Result) (parts []any, f *exch
 func (c *chat) assistant(at string, blocks []gjson.Result) *exchange.Failure {
 	m := object{"role": "assistant"}
 	var text strings.Builder
-	var calls, thoughts, images []any
-	extras := map[string]any{} // of calls, by id
+	var calls, images []any
+	thoughts := memory{extras: map[string]any{}}
 	for i, b := range blocks {
 		switch kind := b.Get("type").Str; kind {
 		case "text":
-			text.WriteString(b.Get("text").Str)
+			text.WriteString(adapter.Inside(b.Get("text")))
 		case "tool_use":
 			arguments := b.Get("input").Raw
 			if arguments == "" {
@@ -224,7 +253,7 @@ func (c *chat) assistant(at string, blocks []gjson.Result) *exchange.Failure {
 				"name": b.Get("name").Str, "arguments": arguments,
 			}})
 		case "thinking", "redacted_thinking":
-			thoughts = recall(thoughts, extras, b)
+			thoughts.recall(b)
 		case "image": // that a model drew, see drawn
 			image, f := part(fmt.Sprintf("%s.content[%d]", at, i), b)
 			if f != nil {
@@ -237,12 +266,12 @@ func (c *chat) assistant(at string, blocks []gjson.Result) *exchange.Failure {
 	}
 	for _, call := range calls {
 		call := call.(object) //nolint:forcetypeassert // made above
-		if extra := extras[call["id"].(string)]; extra != nil {
+		if extra := thoughts.extras[call["id"].(string)]; extra != nil {
 			call["extra_content"] = extra
 		}
 	}
 	if text.Len() > 0 || len(calls) == 0 {
-		m["content"] = text.String()
+		m["content"] = escaped(text.String())
 	}
 	if len(calls) > 0 {
 		m["tool_calls"] = calls
@@ -250,8 +279,11 @@ func (c *chat) assistant(at string, blocks []gjson.Result) *exchange.Failure {
 	if len(images) > 0 {
 		m["images"] = images
 	}
-	if len(thoughts) > 0 {
-		m["reasoning_details"] = thoughts
+	switch {
+	case len(thoughts.details) > 0:
+		m["reasoning_details"] = thoughts.details
+	case thoughts.text.Len() > 0:
+		m["reasoning_content"] = escaped(thoughts.text.String())
 	}
 	c.add(m)
 	return nil
@@ -266,6 +298,6 @@ func own(b gjson.Result, index int) object {
 	}
 	return object{
 		"type": "reasoning.text", "format": adapter.ThinkingFormat, "index": index,
-		"text": b.Get("thinking").Str, "signature": b.Get("signature").Str,
+		"text": said(b.Get("thinking")), "signature": b.Get("signature").Str,
 	}
 }

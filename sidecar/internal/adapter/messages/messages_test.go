@@ -18,7 +18,7 @@ func note(dst []byte, u exchange.Usage, _ adapter.Delivered) ([]byte, exchange.U
 }
 
 func TestResponse(t *testing.T) {
-	body := `{"id":"c1","object":"chat.completion","created":1,"model":"x","choices":[{"index":0,"message":{"role":"assistant","content":"hi","reasoning_content":"hm","tool_calls":[{"id":"t1","type":"function","function":{"name":"f","arguments":"{\"a\":1}"}},{"id":"t2","type":"function","function":{"name":"g","arguments":"oops"}}]},"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":10,"completion_tokens":3,"total_tokens":13,"prompt_tokens_details":{"cached_tokens":4}}}`
+	body := `{"id":"c1","object":"chat.completion","created":1,"model":"x","choices":[{"index":0,"message":{"role":"assistant","content":"hi","reasoning_content":"hm","tool_calls":[{"id":"t1","type":"function","function":{"name":"f","arguments":"{\"a\":1}"}},{"id":"t2","type":"function","function":{"name":"g","arguments":""}}]},"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":10,"completion_tokens":3,"total_tokens":13,"prompt_tokens_details":{"cached_tokens":4}}}`
 	r := &exchange.Request{Operation: exchange.Chat, Model: "m", Body: []byte(`{}`)}
 	got, u, f := Face{openai.New()}.Response(r, []byte(body), note)
 	want := `{"content":[{"signature":"sluice1.","thinking":"hm","type":"thinking"},{"text":"hi","type":"text"},{"id":"t1","input":{"a":1},"name":"f","type":"tool_use"},{"id":"t2","input":{},"name":"g","type":"tool_use"}],` +
@@ -182,14 +182,14 @@ func assembled(t *testing.T, out string) string {
 			d := doc.Get("delta")
 			for _, name := range []string{"text", "thinking", "signature"} {
 				if v := d.Get(name); v.Exists() {
-					before, _ := open[name].(string)
-					open[name] = before + v.Str
+					before, _ := open[name].(escaped)
+					open[name] = before + said(v)
 				}
 			}
-			input += d.Get("partial_json").Str
+			input += adapter.Inside(d.Get("partial_json"))
 		case "content_block_stop":
 			if input != "" {
-				open["input"] = json.RawMessage(input)
+				open["input"] = json.RawMessage(adapter.Said(gjson.Parse(`"` + input + `"`)))
 			}
 			b, err := json.Marshal(open)
 			if err != nil {

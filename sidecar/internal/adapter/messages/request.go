@@ -28,8 +28,17 @@ func (o object) set(name string, v gjson.Result) {
 	}
 }
 
+// escaped is a text as it stands in JSON, without its quotes: read and written anew, halves of surrogate pairs would be lost.
+type escaped string
+
+func said(v gjson.Result) escaped { return escaped(adapter.Inside(v)) }
+
+// MarshalJSON implements json.Marshaler.
+func (e escaped) MarshalJSON() ([]byte, error) { return []byte(`"` + e + `"`), nil }
+
 // chat is a chat request in the making.
 type chat struct {
+	marks     bool // caches are told what is worth keeping
 	out       object
 	list      []any // of messages
 	droppable []string
@@ -39,8 +48,12 @@ type chat struct {
 // fails with FailUnsupported where chat cannot say it, hints for caches and for how a stream is cut aside, and with
 // FailRequest where the body is none of a Messages request. Of the members that chat cannot say, the droppable ones go.
 func Chat(body []byte, droppable []string) ([]byte, *exchange.Failure) {
+	return inChat(body, droppable, false)
+}
+
+func inChat(body []byte, droppable []string, marks bool) ([]byte, *exchange.Failure) {
 	in := gjson.ParseBytes(body)
-	c := chat{out: object{}, droppable: droppable}
+	c := chat{out: object{}, droppable: droppable, marks: marks}
 	if f := adapter.EachMember(body, droppable, c.member); f != nil {
 		return nil, f
 	}
@@ -62,6 +75,7 @@ func Chat(body []byte, droppable []string) ([]byte, *exchange.Failure) {
 	if n := len(all); n > 0 && all[n-1].Get("role").Str == "assistant" {
 		return nil, unsupported(fmt.Sprintf("messages[%d]", n-1), "the beginning of an answer cannot be given to this model")
 	}
+	c.markLast(in)
 	c.out["messages"] = c.list
 	if c.out["tools"] == nil {
 		delete(c.out, "parallel_tool_calls") // OpenAI's dialect refuses it without tools
@@ -115,7 +129,7 @@ func (c *chat) member(name string, v gjson.Result) *exchange.Failure {
 			return unsupported(name, "%s is not supported here", name)
 		}
 	case "system", "messages": // see Chat
-	case "cache_control", "diagnostics": // about a cache that only Claude has
+	case "cache_control", "diagnostics": // hints, see marked
 	default:
 		return unsupported(name, "%s is not supported here", name)
 	}

@@ -27,7 +27,7 @@ type stream struct {
 	signed  bool            // the open block of thinking has its signature
 	claude  bool            // the entry of reasoning_details in hand is Claude's: its first piece says so
 	entry   string          // its index
-	others  []gjson.Result  // pieces of other vendors' entries, for the signature of the open block
+	others  []gjson.Result  // pieces of other vendors' entries, for the signature of the open block of thinking or the next
 	room    int             // bytes of them
 	end     ending
 	tier    string
@@ -45,7 +45,11 @@ func (s *stream) End(dst []byte) ([]byte, *exchange.Failure) {
 	if f != nil {
 		return dst, f
 	}
-	dst = s.close(s.release(s.start(dst, gjson.Result{}), true))
+	dst = s.release(s.start(dst, gjson.Result{}), true)
+	if len(s.others) > 0 {
+		dst = s.think(dst)
+	}
+	dst = s.close(dst)
 	delta := object{"type": "message_delta", "delta": s.end.members(), "usage": usage(s.Usage(), s.tier)}
 	if s.gateway != nil {
 		delta["x_gateway"] = s.gateway
@@ -55,7 +59,9 @@ func (s *stream) End(dst []byte) ([]byte, *exchange.Failure) {
 
 // interleaved is the failure of a stream that goes on with a call that was complete, which Anthropic's cannot say.
 func interleaved() *exchange.Failure {
-	return &exchange.Failure{Kind: exchange.FailInvalid, Message: "the provider's tool calls are interleaved"}
+	return &exchange.Failure{
+		Kind: exchange.FailInvalid, Code: adapter.CodeInvalidAnswer, Message: "the provider's tool calls are interleaved",
+	}
 }
 
 // Ping implements adapter.Pinger.
@@ -80,7 +86,9 @@ func (s *stream) Tell(dst []byte, chunk gjson.Result) ([]byte, *exchange.Failure
 	}
 	c := chunk.Get("choices.0")
 	s.end.take(c)
-	dst, ok := s.delta(dst, c.Get("delta"))
+	delta := c.Get("delta")
+	dst = s.delta(dst, delta)
+	dst, ok := s.calls(dst, adapter.Calls(chunk.Get("id").Str, delta))
 	if !ok {
 		return dst, interleaved()
 	}
@@ -99,6 +107,8 @@ func (s *stream) Say(dst, escaped []byte, thought bool) ([]byte, *exchange.Failu
 const (
 	textDelta     = `"text_delta","text":"`
 	thinkingDelta = `"thinking_delta","thinking":"`
+
+	argumentsDelta = `"input_json_delta","partial_json":"`
 )
 
 // appendText appends a delta with a piece of a text, as it stands escaped.
@@ -108,7 +118,8 @@ func appendText[T string | []byte](dst []byte, block int, delta string, escaped 
 	return append(append(dst, escaped...), "\"}}\n\n"...)
 }
 
-func (s *stream) delta(dst []byte, d gjson.Result) ([]byte, bool) {
+// delta takes in what a delta says besides calls.
+func (s *stream) delta(dst []byte, d gjson.Result) []byte {
 	if text := adapter.Inside(d.Get("reasoning_content")); text != "" {
 		dst = appendText(s.think(dst), s.block, thinkingDelta, text)
 	}
@@ -131,7 +142,7 @@ func (s *stream) delta(dst []byte, d gjson.Result) ([]byte, bool) {
 			dst = s.whole(dst, block)
 		}
 	}
-	return s.calls(dst, d.Get("tool_calls"))
+	return dst
 }
 
 // speak opens a block of text, unless one is open.
@@ -154,7 +165,8 @@ func (s *stream) think(dst []byte) []byte {
 	return s.begin(dst, "thinking", object{"type": "thinking", "thinking": "", "signature": ""})
 }
 
-// detail takes a piece of an entry of reasoning_details. Its text has come as reasoning_content.
+// detail takes a piece of an entry of reasoning_details. Its text has come as reasoning_content. What comes within a text or
+// a call waits: it must not cut them in two.
 func (s *stream) detail(dst []byte, d gjson.Result) []byte {
 	if index := d.Get("index").Raw; index != s.entry || d.Get("format").Exists() {
 		s.entry, s.claude = index, isClaude(d)
@@ -164,7 +176,7 @@ func (s *stream) detail(dst []byte, d gjson.Result) []byte {
 		if s.room += len(d.Raw); s.room <= foreignMax {
 			s.others = append(s.others, gjson.Parse(d.Raw))
 		}
-		if s.open != "thinking" {
+		if s.open == "" || s.open == "thinking" {
 			dst = s.think(dst)
 		}
 	case d.Get("type").Str == "reasoning.encrypted":
@@ -215,9 +227,10 @@ func (s *stream) close(dst []byte) []byte {
 	}
 	if s.open == "thinking" && !s.signed {
 		dst = s.piece(dst, object{"type": "signature_delta", "signature": foreign{Details: joined(s.others)}.signature()})
+		s.others, s.room = nil, 0
 	}
 	dst = event(dst, "content_block_stop", object{"type": "content_block_stop", "index": s.block})
-	s.open, s.signed, s.others, s.room = "", false, nil, 0
+	s.open, s.signed = "", false
 	s.block++
 	if s.extra != nil {
 		extra := gjson.ParseBytes(s.extra)
