@@ -73,10 +73,10 @@ func Calls(answer string, said gjson.Result) gjson.Result {
 	}
 	b := append(AppendString([]byte(`[{"index":0,"type":"function","id":`), CallID(answer, 0, 0)), `,"function":{"name":`...)
 	b = append(AppendString(b, old.Get("name").Str), `,"arguments":`...)
-	switch arguments := old.Get("arguments"); {
-	case arguments.Type == gjson.String:
+	switch arguments := old.Get("arguments"); arguments.Type {
+	case gjson.String:
 		b = append(b, arguments.Raw...)
-	case arguments.Type == gjson.JSON:
+	case gjson.JSON:
 		b = AppendString(b, Compact(arguments))
 	default:
 		b = append(b, `""`...)

@@ -17,7 +17,7 @@ import (
 )
 
 // TestThereAndBack: what Claude says, put into chat and out of it again, is what Claude said: block by block, with why it
-// ended and what it used. Arguments that are none are an empty object in chat.
+// ended and what it used. A call without arguments has an empty object in chat.
 func TestThereAndBack(t *testing.T) {
 	for _, name := range []string{
 		"stream-text", "stream-tools-two", "stream-tool-no-args", "stream-thinking-redacted", "stream-stop-sequence", "stream-cumulative-input",

@@ -285,6 +285,7 @@ func FuzzFace(f *testing.F) {
 		`{"reasoning_details":[{"type":"reasoning.text","format":"anthropic-claude-v1","signature":"s"},{"type":"reasoning.encrypted","data":"d"}]}`,
 		`{"tool_calls":[{"index":0,"id":"t","function":{"name":"f","arguments":"{"},"extra_content":{"a":1}}]}`,
 		`{"annotations":[{"type":"url_citation","url_citation":{}}],"refusal":"r"}`,
+		`{"function_call":{"name":"f","arguments":"{\"a\":\"\ud800"},"content":"\ud83d"}`, `{"function_call":{"arguments":[1]},"reasoning_details":[{"data":"\udc00"},{"data":1},{"data":"b"}],"content":"a"}`,
 	} {
 		f.Add([]byte(delta), "stop")
 	}

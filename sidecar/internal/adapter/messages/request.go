@@ -51,6 +51,7 @@ func Chat(body []byte, droppable []string) ([]byte, *exchange.Failure) {
 	return inChat(body, droppable, false)
 }
 
+// inChat does what Chat does, and says what is worth keeping in a cache if marks are wanted.
 func inChat(body []byte, droppable []string, marks bool) ([]byte, *exchange.Failure) {
 	in := gjson.ParseBytes(body)
 	c := chat{out: object{}, droppable: droppable, marks: marks}
