@@ -266,29 +266,36 @@ func TestCannot(t *testing.T) {
 
 // TestThoughts: pieces of one block are put together; what nobody signed, or another vendor's model thought, is left out.
 func TestThoughts(t *testing.T) {
+	claude := []string{"anthropic"}
 	for name, c := range map[string]struct {
 		members string
 		want    []prompt.Thought
+		formats []string
 	}{
+		"another's, in pieces": {
+			`"reasoning_details":[{"type":"reasoning.text","format":"one-v1","index":0,"text":"a"},{"type":"reasoning.text","index":0,"text":"b","signature":"s"},` +
+				`{"type":"reasoning.encrypted","index":0,"data":"d"},{"type":"reasoning.text","format":"two-v1","index":0,"text":"c","signature":"t"},{"type":"reasoning.text","index":1,"signature":"u"}]`,
+			[]prompt.Thought{{Text: "ab", Signature: "s"}, {Redacted: true, Text: "d"}, {Text: "c", Signature: "t"}}, []string{"one", "two-v1"},
+		},
 		"pieces": {
 			`"reasoning_details":[{"type":"reasoning.text","format":"anthropic-claude-v1","index":0,"text":"one\n"},{"type":"reasoning.text","index":0,"text":"two"},` +
 				`{"type":"reasoning.text","index":0,"signature":"s"},{"type":"reasoning.encrypted","index":1,"data":"d"},{"type":"reasoning.text","index":2,"text":"unsigned"},` +
 				`{"type":"reasoning.text","format":"google-gemini-v1","index":3,"text":"x","signature":"y"}]`,
-			[]prompt.Thought{{Text: `one\ntwo`, Signature: "s"}, {Redacted: true, Text: "d"}},
+			[]prompt.Thought{{Text: `one\ntwo`, Signature: "s"}, {Redacted: true, Text: "d"}}, claude,
 		},
 		"without indices": {
 			`"reasoning_details":[{"type":"reasoning.text","text":"a","signature":"s"},{"type":"reasoning.text","text":"b","signature":"t"}]`,
-			[]prompt.Thought{{Text: "a", Signature: "s"}, {Text: "b", Signature: "t"}},
+			[]prompt.Thought{{Text: "a", Signature: "s"}, {Text: "b", Signature: "t"}}, claude,
 		},
 		"blocks": {
 			`"reasoning_details":[],"thinking_blocks":[{"type":"thinking","thinking":"a","signature":"s"},{"type":"redacted_thinking","data":"d"}]`,
-			[]prompt.Thought{{Text: "a", Signature: "s"}, {Redacted: true, Text: "d"}},
+			[]prompt.Thought{{Text: "a", Signature: "s"}, {Redacted: true, Text: "d"}}, claude,
 		},
 		"details before blocks": {
 			`"thinking_blocks":[{"type":"thinking","thinking":"b","signature":"t"}],"reasoning_details":[{"type":"reasoning.text","text":"a","signature":"s"}]`,
-			[]prompt.Thought{{Text: "a", Signature: "s"}},
+			[]prompt.Thought{{Text: "a", Signature: "s"}}, claude,
 		},
-		"none": {`"name":"n"`, nil},
+		"none": {`"name":"n"`, nil, claude},
 	} {
 		t.Run(name, func(t *testing.T) {
 			chat, f := read(`{"messages":[{"role":"assistant","content":"x",` + c.members + `}]}`)
@@ -296,7 +303,7 @@ func TestThoughts(t *testing.T) {
 				t.Fatalf("%+v", f)
 			}
 			var got []prompt.Thought
-			for _, th := range chat.Messages[0].Thoughts() {
+			for _, th := range chat.Messages[0].Thoughts(c.formats...) {
 				got = append(got, prompt.Thought{Redacted: th.Redacted, Text: th.Text, Signature: th.Signature})
 			}
 			if !reflect.DeepEqual(got, c.want) {
