@@ -124,11 +124,12 @@ const countMax = 1 << 10
 // reader is a Chat in the making.
 type reader struct {
 	Chat
-	count int    // of messages, as far as it is known before
-	said  bool   // a message that is no system's says something
-	parts []Part // of all messages, which have pieces of it
-	calls []Call
-	allow []string // the names of the tools that may be called; nil for all
+	count    int                  // of messages, as far as it is known before
+	said     bool                 // a message that is no system's says something
+	speakers [Result + 1]speakers // by role
+	parts    []Part               // of all messages, which have pieces of it
+	calls    []Call
+	allow    []string // the names of the tools that may be called; nil for all
 	// few is room for a short conversation, so that it costs no memory of its own.
 	few struct {
 		messages [2]Message

@@ -2,6 +2,7 @@ package prompt_test
 
 import (
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -241,6 +242,73 @@ func TestBeyond(t *testing.T) {
 		} else if param == "tools[0]" && (len(c.Tools) != 1 || c.Tools[0].Name.Str != "f") {
 			t.Errorf("tools left: %+v", c.Tools)
 		}
+	}
+}
+
+// TestSpeakers: who speaks is said where several speak in one role, and not where a name tells nobody apart.
+func TestSpeakers(t *testing.T) {
+	image := `{"type":"image_url","image_url":{"url":"https://a.test/b.png"}}`
+	for members, want := range map[string]string{
+		`{"role":"user","name":"bob","content":"a"},{"role":"user","name":"ann \"x\"","content":[` + image + `]},{"role":"user","content":"c"}`:                          `bob: |a|ann "x": |https://a.test/b.png|c`,
+		`{"role":"user","name":"bob","content":"a"},{"role":"assistant","name":"bot","content":"b"},{"role":"user","name":"bob","content":"c"}`:                          `a|b|c`,
+		`{"role":"user","name":"user","content":"a"},{"role":"user","name":"","content":"b"},{"role":"user","name":null,"content":"c"}`:                                  `a|b|c`,
+		`{"role":"assistant","name":"one","content":"a"},{"role":"assistant","name":"two","content":"b"},{"role":"user","name":"bob","content":"c"}`:                     `one: |a|two: |b|c`,
+		`{"role":"system","content":"a"},{"role":"system","name":"example_user","content":"b"},{"role":"user","content":"c"}`:                                            `a|example_user: |b|c`,
+		`{"role":"user","name":"bob","content":""},{"role":"user","name":"ann","content":"a"}`:                                                                           `ann: |a`,
+		`{"role":"user","content":"a"},{"role":"tool","tool_call_id":"c","name":"f","content":"b"},{"role":"tool","tool_call_id":"d","name":"g","content":"c"}`:          `a|b|c`,
+		`{"role":"user","content":"a"},{"role":"developer","name":"x","content":"b"},{"role":"system","name":"x","content":"c"},{"role":"user","name":"","content":"d"}`: `a|b|c|d`,
+	} {
+		c, f := read(`{"messages":[` + members + `]}`)
+		if f != nil {
+			t.Fatalf("%s: %+v", members, f)
+		}
+		var got []string
+		for _, m := range c.Messages {
+			for _, part := range m.Parts {
+				if quoted, _ := strconv.Unquote(part.Text.Raw); quoted != part.Text.Str {
+					t.Errorf("%s says %s", part.Text.Raw, part.Text.Str)
+				}
+				got = append(got, part.Text.Str)
+			}
+		}
+		if strings.Join(got, "|") != want {
+			t.Errorf("%s: got %s, want %s", members, strings.Join(got, "|"), want)
+		}
+	}
+}
+
+// TestUnknownMembers: what is not known of a message or a part is refused by its name, as at the top; what asks for nothing,
+// or comes back from an answer, is not.
+func TestUnknownMembers(t *testing.T) {
+	message := func(member string) string { return `{"messages":[{"role":"user","content":"a",` + member + `}]}` }
+	part := func(member string) string {
+		return `{"messages":[{"role":"user","content":[{"type":"text","text":"a",` + member + `}]}]}`
+	}
+	for body, param := range map[string]string{
+		message(`"prefix":true`): "messages[0].prefix", message(`"wish":"x"`): "messages[0].wish", message(`"wish":{"a":1}`): "messages[0].wish",
+		message(`"wish":0`): "messages[0].wish", part(`"wish":[1]`): "messages[0].content[0].wish", part(`"":1`): "messages[0].content[0].",
+		message(`"prefix":false`): "", message(`"wish":null`): "", message(`"wish":""`): "", message(`"wish":{ }`): "", part(`"wish":[ ]`): "",
+		message(`"reasoning_content":"x","id":"m","extra_content":{"a":1},"provider_specific_fields":{"a":1}`): "", part(`"annotations":[1],"index":3`): "",
+	} {
+		_, f := read(body, "messages", "prefix", "wish")
+		if (f == nil) != (param == "") || f != nil && (f.Param != param || f.Kind != exchange.FailUnsupported) {
+			t.Errorf("%s: %+v, want %q", body, f, param)
+		}
+	}
+	if _, f := read(message(`"name":7`)); f == nil || f.Kind != exchange.FailRequest || f.Param != "messages[0].name" {
+		t.Errorf("%+v", f)
+	}
+}
+
+// TestCacheControl: it is prompt_cache_breakpoint to those who know it by that name.
+func TestCacheControl(t *testing.T) {
+	c, f := read(`{"messages":[{"role":"system","content":"s","cache_control":{"type":"ephemeral"}},{"role":"user","content":[
+		{"type":"text","text":"a","cache_control":{"type":"ephemeral","ttl":"1h"}},{"type":"text","text":"b","cache_control":null}]}]}`)
+	if f != nil {
+		t.Fatalf("%+v", f)
+	}
+	if !c.Messages[0].Parts[0].Cached || !c.Messages[1].Parts[0].Cached || c.Messages[1].Parts[1].Cached {
+		t.Errorf("%+v", c.Messages)
 	}
 }
 
