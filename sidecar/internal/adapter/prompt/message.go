@@ -32,7 +32,7 @@ type Message struct {
 	// for none.
 	Details string
 	blocks  string // thinking_blocks
-	name    string // of who speaks, "" for none
+	voice   string // "" for nobody in particular
 }
 
 // Call is a call of a function that the assistant made.
@@ -124,7 +124,7 @@ func (p *reader) message(at Place, v gjson.Result) *exchange.Failure {
 			first(&in.call, v)
 		case "name":
 			first(&in.name, v)
-		case cacheControl:
+		case "cache_control":
 			first(&in.cached, v)
 		default:
 			f = p.unknown(at, k.Str, v)
@@ -135,9 +135,6 @@ func (p *reader) message(at Place, v gjson.Result) *exchange.Failure {
 		return f
 	}
 	m := Message{Place: at}
-	if f := p.named(&m, &in); f != nil {
-		return f
-	}
 	from, called := len(p.parts), len(p.calls)
 	switch in.role.Str {
 	case "system", "developer":
@@ -160,10 +157,12 @@ func (p *reader) message(at Place, v gjson.Result) *exchange.Failure {
 		return adapter.Invalid(at.String()+".role", "the role must be developer, system, user, assistant or tool")
 	}
 	if n := len(p.parts); n > from && in.cached.IsObject() {
-		p.parts[n-1].Cached = true
+		p.parts[n-1].Cached = true // LiteLLM's callers say it so of a message that is a string
 	}
 	m.Parts, m.Calls = p.parts[from:len(p.parts):len(p.parts)], p.calls[called:len(p.calls):len(p.calls)]
-	p.meet(&m)
+	if f == nil {
+		f = p.meet(&m, in.name)
+	}
 	p.Messages = append(p.Messages, m)
 	p.said = p.said || m.Role != System && (m.Role == Result || len(m.Parts) > 0 || len(m.Calls) > 0)
 	return f

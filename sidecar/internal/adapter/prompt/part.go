@@ -96,7 +96,7 @@ func (p *reader) part(at Place, v gjson.Result, k kinds) *exchange.Failure {
 			first(&file, v)
 		case "input_audio":
 			first(&audio, v)
-		case "prompt_cache_breakpoint", cacheControl:
+		case "prompt_cache_breakpoint", "cache_control": // the latter says OpenRouter
 			first(&cached, v)
 		default:
 			f = p.unknown(at, k.Str, v)
