@@ -112,7 +112,8 @@ func (r *Reader) ordinary() (ok bool) {
 		return false
 	}
 	if data, at, ok = r.ordinaryLine(at); ok && at < len(p) && p[at] == '\n' {
-		r.ev, r.pos = Event{Name: name, Data: data}, at+1
+		r.ev.Name, r.ev.Data, r.ev.Bare = name, data, false
+		r.pos = at + 1
 		return true
 	}
 	r.lf = -1 // it may be behind pos no longer
@@ -369,6 +370,7 @@ const (
 	dataField  = "data: "
 )
 
+// index is where c stands in p at or behind from, len(p) when it does not.
 func index(p []byte, from int, c byte) int {
 	if i := bytes.IndexByte(p[from:], c); i >= 0 {
 		return from + i

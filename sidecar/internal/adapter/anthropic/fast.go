@@ -17,12 +17,11 @@ const (
 	deltaInput = `input_json_delta","partial_json":"`
 )
 
-// piece is an ordinary delta: data[from:to] is its text, still escaped.
+// piece is an ordinary delta: data[from:to] is its text, still escaped. It has no more fields than fit into registers.
 type piece struct {
 	kind     pieceKind
 	index    int64 // of its block
 	from, to int
-	size     int64 // of the text once decoded
 }
 
 type pieceKind uint8
@@ -39,18 +38,19 @@ type pieces struct {
 	last piece  // which had this head
 }
 
-// read recognises an ordinary delta. ok is false when data is anything else.
-func (s *pieces) read(data []byte) (p piece, ok bool) {
+// read recognises an ordinary delta. size is that of its text once decoded, in bytes; ok is false when data is anything
+// else.
+func (s *pieces) read(data []byte) (p piece, size int64, ok bool) {
 	if len(s.head) == 0 || !bytes.HasPrefix(data, s.head) {
 		if p, ok = readHead(data); !ok {
-			return p, false
+			return p, 0, false
 		}
 		s.head, s.last = append(s.head[:0], data[:p.from]...), p
 	}
 	p = s.last
-	to, size := adapter.TextEnd(data, p.from)
-	p.to, p.size = to, int64(size)
-	return p, to >= 0 && closes(data[to+1:])
+	to, n := adapter.TextEnd(data, p.from)
+	p.to = to
+	return p, int64(n), to >= 0 && closes(data[to+1:])
 }
 
 // readHead reads an ordinary delta up to its text.
@@ -82,7 +82,7 @@ func (s *stream) fast(dst, data []byte) (out []byte, ok bool) {
 	if s.block == blockSkipped {
 		return dst, false
 	}
-	p, ok := s.usual.read(data)
+	p, size, ok := s.usual.read(data)
 	if !ok {
 		return dst, false
 	}
@@ -99,7 +99,7 @@ func (s *stream) fast(dst, data []byte) (out []byte, ok bool) {
 	if p.from == p.to {
 		return dst, true
 	}
-	return add(dst, data[p.from:p.to], p.size), true
+	return add(dst, data[p.from:p.to], size), true
 }
 
 func has(p []byte, at int, want string) bool {

@@ -42,16 +42,24 @@ const (
 
 // Event implements adapter.Stream.
 func (s *nativeStream) Event(dst, name, data []byte) ([]byte, adapter.Progress) {
-	if p, ok := s.usual.read(data); ok {
-		s.delivered += p.size
-		if s.last != nil {
-			dst = s.flush(dst)
-		}
-		if len(data) > p.to+len(`"}}`) { // padding, which may hold line ends
-			return sse.AppendData(append(dst, deltaName...), data), s.real(p.size > 0)
-		}
-		return append(append(append(dst, deltaName+dataField...), data...), "\n\n"...), s.real(p.size > 0)
+	p, size, ok := s.usual.read(data)
+	if !ok {
+		return s.read(dst, name, data)
 	}
+	s.delivered += size
+	if s.last != nil {
+		dst = s.flush(dst)
+	}
+	if len(data) > p.to+len(`"}}`) { // padding, which may hold line ends
+		dst = sse.AppendData(append(dst, deltaName...), data)
+	} else {
+		dst = append(append(append(dst, deltaName+dataField...), data...), "\n\n"...)
+	}
+	return dst, s.real(size > 0)
+}
+
+// read takes an event that is not an ordinary delta.
+func (s *nativeStream) read(dst, name, data []byte) ([]byte, adapter.Progress) {
 	if len(bytes.TrimSpace(data)) == 0 || bytes.Equal(data, doneMark) {
 		return dst, adapter.Progress{}
 	}
