@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/messages"
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/responses"
 	"github.com/sluice-gateway/sluice/sidecar/internal/adaptertest"
 )
 
@@ -141,6 +143,28 @@ func TestCallsTakenApart(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestNamesInPiecesByFace: callers of other dialects are told a name when its call begins. One that goes on behind it breaks
+// the stream off: they would call another tool.
+func TestNamesInPiecesByFace(t *testing.T) {
+	piece := func(name string) string {
+		return delta(`"tool_calls":[{"index":0,"id":"t1","function":{"name":"` + name + `","arguments":""}}]`)
+	}
+	for name, face := range map[string]adapter.Face{"messages": messages.Face{Adapter: New()}, "responses": responses.Face{Adapter: New()}} {
+		for second, breaks := range map[string]bool{"weather": true, "get_": false} {
+			st := face.Stream(ask(true), note)
+			out, _ := st.Event(nil, nil, []byte(piece("get_")))
+			if _, p := st.Event(out, nil, []byte(piece(second))); (p.Failure != nil) != breaks {
+				t.Errorf("%s, %s: %+v", name, second, p.Failure)
+			}
+		}
+		st := face.Stream(ask(true), note)
+		out, f := adaptertest.Translate(t, st, piece("f"), delta(`"tool_calls":[{"index":0,"id":"t2","function":{"arguments":"{}"}}]`), finished, done)
+		if f != nil || !strings.Contains(string(out), `"t1"`) || strings.Contains(string(out), "t2") {
+			t.Errorf("%s: an id made up for every piece: %s, %+v", name, out, f)
+		}
 	}
 }
 
