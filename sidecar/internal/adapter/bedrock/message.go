@@ -48,14 +48,10 @@ func (t *translation) parts(role string, m *prompt.Message) *exchange.Failure {
 }
 
 // assistant adds an earlier answer: its thinking, which the provider wants first, its text and its calls. Models refuse the
-// signatures of others; one whose maker is hidden may be Claude.
+// signatures of others.
 func (t *translation) assistant(m *prompt.Message) *exchange.Failure {
 	const role = "assistant"
-	formats := []string{thoughtFormat(t.model), "anthropic"}
-	if formats[0] != hiddenFormat {
-		formats = formats[:1]
-	}
-	for _, th := range m.Thoughts(formats...) {
+	for _, th := range m.Thoughts(t.reads...) {
 		b := append(t.turns.Begin(role), `{"reasoningContent":{`...)
 		if th.Redacted {
 			b = append(append(append(b, `"redactedContent":"`...), th.Text...), `"}}`...)

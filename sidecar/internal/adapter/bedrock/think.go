@@ -17,3 +17,11 @@ func thoughtFormat(base string) string {
 	}
 	return hiddenFormat
 }
+
+// readable are the formats of the thoughts that a model takes back. One whose maker is hidden may be Claude.
+func readable(base string) []string {
+	if format := thoughtFormat(base); format != hiddenFormat {
+		return []string{format}
+	}
+	return []string{hiddenFormat, "anthropic"}
+}

@@ -12,8 +12,8 @@
 // (https://platform.openai.com/docs/api-reference/chat/create) and of its OpenAPI document: CreateChatCompletionRequest for
 // the members and their ranges, ChatCompletionRequestMessage for the roles and what content each may have,
 // ChatCompletionTool and ChatCompletionToolChoiceOption for tools, StopConfiguration, ResponseFormatJsonSchema,
-// ReasoningEffort and ServiceTier for the rest. Beyond it, reasoning_details and cache_control are OpenRouter's, thinking_blocks and a file's
-// format LiteLLM's, extra_content Google's, and the efforts go up to max.
+// ReasoningEffort and ServiceTier for the rest. Beyond it, reasoning_details and cache_control are OpenRouter's,
+// thinking_blocks and a file's format LiteLLM's, extra_content Google's, and the efforts go up to max.
 package prompt
 
 import (
