@@ -65,7 +65,7 @@ func (t *translation) parts(role string, m *prompt.Message) *exchange.Failure {
 // assistant adds an earlier answer: its thinking, which the provider wants first, its text and its calls.
 func (t *translation) assistant(m *prompt.Message) *exchange.Failure {
 	const role = "assistant"
-	thoughts := m.Thoughts()
+	thoughts := m.Thoughts("anthropic")
 	if len(thoughts)+len(m.Parts)+len(m.Calls) > 0 {
 		t.placeLater()
 	}

@@ -108,5 +108,5 @@ func appendDetail(dst []byte, b gjson.Result, index int) []byte {
 	if t.Redacted = b.Get("type").Str == "redacted_thinking"; t.Redacted {
 		t.Text = adapter.Inside(b.Get("data"))
 	}
-	return reply.AppendThought(dst, index, t)
+	return reply.AppendThought(dst, adapter.ThinkingFormat, index, t)
 }

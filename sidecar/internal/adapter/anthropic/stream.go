@@ -211,9 +211,12 @@ func (s *stream) sign(dst []byte, v gjson.Result) []byte {
 
 // detail begins a piece of the open block of thinking.
 func (s *stream) detail(dst []byte) []byte {
-	first := !s.detailed
+	format := adapter.ThinkingFormat
+	if s.detailed {
+		format = ""
+	}
 	s.detailed = true
-	return reply.OpenThought(dst, max(s.thoughts-1, 0), false, first)
+	return reply.OpenThought(dst, format, max(s.thoughts-1, 0), false)
 }
 
 // arguments appends a chunk with a piece of the last call's arguments.

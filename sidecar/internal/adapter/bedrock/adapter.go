@@ -8,15 +8,23 @@ import (
 )
 
 // Adapter speaks Bedrock's runtime API. It has no state.
-type Adapter struct{}
+type Adapter struct {
+	format string // of what the models think that Converse serves
+}
 
 var _ interface {
 	adapter.Adapter
+	adapter.Chooser
 	adapter.Speaker
 } = (*Adapter)(nil)
 
 // New returns the adapter.
-func New() *Adapter { return &Adapter{} }
+func New() *Adapter { return &Adapter{format: hiddenFormat} }
+
+// For implements adapter.Chooser: what models think is told apart by their makers.
+func (*Adapter) For(d *exchange.Deployment) adapter.Adapter {
+	return &Adapter{format: thoughtFormat(d.Base())}
+}
 
 // Speak implements adapter.Speaker: Claude's own dialect is spoken by Claude alone.
 func (*Adapter) Speak(dialect exchange.Dialect, d *exchange.Deployment) adapter.Adapter {
@@ -50,16 +58,16 @@ func (*Adapter) Request(r *exchange.Request, d *exchange.Deployment, _ []byte) (
 }
 
 // Response turns a complete answer into a chat completion. It tells by itself which of the two dialects it is in.
-func (*Adapter) Response(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exchange.Usage, *exchange.Failure) {
+func (a *Adapter) Response(r *exchange.Request, body []byte, note adapter.Annotate) ([]byte, exchange.Usage, *exchange.Failure) {
 	if isMessage(body) {
-		return claude().Response(r, body, a)
+		return claude().Response(r, body, note)
 	}
-	return respond(r, body, a)
+	return respond(r, body, a.format, note)
 }
 
 // Stream starts translating an event stream.
-func (*Adapter) Stream(r *exchange.Request, a adapter.Annotate) adapter.Stream {
-	return &stream{Stream: newConversation(r, a), r: r, note: a}
+func (a *Adapter) Stream(r *exchange.Request, note adapter.Annotate) adapter.Stream {
+	return &stream{Stream: newConversation(r, a.format, note), r: r, note: note}
 }
 
 // Failure classifies a non-2xx answer.

@@ -19,7 +19,7 @@ func FuzzFast(f *testing.F) {
 		f.Add(other, text, `"},{"`, uint16(0x0ff0))
 	}
 	f.Fuzz(func(t *testing.T, first, second, text string, order uint16) {
-		fast, slow := newConversation(chat(true), note), newConversation(chat(true), note)
+		fast, slow := newConversation(chat(true), hiddenFormat, note), newConversation(chat(true), hiddenFormat, note)
 		for _, s := range []*conversation{fast, slow} { // a call is open, and the end will be good
 			s.Event(nil, []byte("contentBlockStart"), []byte(`{"start":{"toolUse":{"toolUseId":"i","name":"f"}},"contentBlockIndex":0}`))
 			s.stop = "end_turn"

@@ -1,8 +1,6 @@
 package bedrock
 
 import (
-	"strings"
-
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/prompt"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
@@ -49,15 +47,11 @@ func (t *translation) parts(role string, m *prompt.Message) *exchange.Failure {
 	return nil
 }
 
-// assistant adds an earlier answer: its thinking, which the provider wants first, its text and its calls. Signed thinking
-// is Claude's, and other models refuse it; an id without a dot names no vendor, and may stand for Claude.
+// assistant adds an earlier answer: its thinking, which the provider wants first, its text and its calls. Models refuse the
+// signatures of others.
 func (t *translation) assistant(m *prompt.Message) *exchange.Failure {
 	const role = "assistant"
-	var thoughts []prompt.Thought
-	if !strings.Contains(t.model, ".") {
-		thoughts = m.Thoughts()
-	}
-	for _, th := range thoughts {
+	for _, th := range m.Thoughts(t.reads...) {
 		b := append(t.turns.Begin(role), `{"reasoningContent":{`...)
 		if th.Redacted {
 			b = append(append(append(b, `"redactedContent":"`...), th.Text...), `"}}`...)

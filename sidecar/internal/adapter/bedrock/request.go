@@ -16,7 +16,8 @@ import (
 type translation struct {
 	*prompt.Chat
 	model     string
-	system    []byte // blocks, comma separated
+	reads     []string // the formats of the thoughts that it takes back
+	system    []byte   // blocks, comma separated
 	turns     adapter.Turns
 	names     map[string]int  // of documents, those that are taken, and the number to try next behind them
 	called    []prompt.Text   // functions that the history calls, each once
@@ -34,7 +35,7 @@ func translate(r *exchange.Request, model string) ([]byte, *exchange.Failure) {
 	if f != nil {
 		return nil, f
 	}
-	t := translation{Chat: in, model: model, turns: adapter.NewTurns(len(r.Body))}
+	t := translation{Chat: in, model: model, reads: readable(model), turns: adapter.NewTurns(len(r.Body))}
 	for _, m := range in.Rest {
 		if f := in.Refuse(m); f != nil {
 			return nil, f

@@ -12,7 +12,7 @@ import (
 )
 
 // respond turns a complete answer of Converse into a chat completion.
-func respond(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exchange.Usage, *exchange.Failure) {
+func respond(r *exchange.Request, body []byte, format string, a adapter.Annotate) ([]byte, exchange.Usage, *exchange.Failure) {
 	none := exchange.Usage{Source: exchange.FromEstimate}
 	doc, f := reply.Object(body)
 	if f != nil {
@@ -31,7 +31,7 @@ func respond(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exch
 	dst = reply.AppendHead(dst, r, r.ID)
 	dst = reply.AppendTier(dst, use.ServiceTier)
 	dst = append(dst, `,"choices":[{"index":0,"message":`...)
-	dst, calls := appendMessage(dst, r.ID, content)
+	dst, calls := appendMessage(dst, r.ID, format, content)
 	dst = appendFinish(append(dst, `,"logprobs":null,`...), stop, calls)
 	dst = append(dst, `}],"usage":`...)
 	own, use := a(nil, use, adapter.Delivered{Bytes: int64(len(content.Raw))})
@@ -41,7 +41,7 @@ func respond(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exch
 
 // appendMessage appends the assistant's message made of an answer's content blocks. Blocks of other kinds are left out.
 // calls is how many there are.
-func appendMessage(dst []byte, answer string, content gjson.Result) (out []byte, calls int) {
+func appendMessage(dst []byte, answer, format string, content gjson.Result) (out []byte, calls int) {
 	var m reply.Message
 	thoughts := 0
 	content.ForEach(func(_, b gjson.Result) bool {
@@ -52,7 +52,7 @@ func appendMessage(dst []byte, answer string, content gjson.Result) (out []byte,
 		})
 		if v := b.Get("reasoningContent"); v.IsObject() {
 			m.Thinking = append(m.Thinking, adapter.Inside(v.Get("reasoningText.text"))...)
-			m.Details = appendDetail(adapter.Comma(m.Details, 0), v, thoughts)
+			m.Details = appendDetail(adapter.Comma(m.Details, 0), format, v, thoughts)
 			thoughts++
 		}
 		if v := b.Get("toolUse"); v.IsObject() {
@@ -66,11 +66,11 @@ func appendMessage(dst []byte, answer string, content gjson.Result) (out []byte,
 }
 
 // appendDetail appends the entry of reasoning_details for a block of thinking.
-func appendDetail(dst []byte, reasoning gjson.Result, index int) []byte {
+func appendDetail(dst []byte, format string, reasoning gjson.Result, index int) []byte {
 	text, data := reasoning.Get("reasoningText"), reasoning.Get("redactedContent")
 	t := prompt.Thought{Text: adapter.Inside(text.Get("text")), Signature: adapter.Inside(text.Get("signature"))}
 	if t.Redacted = data.Exists(); t.Redacted {
 		t.Text = adapter.Inside(data)
 	}
-	return reply.AppendThought(dst, index, t)
+	return reply.AppendThought(dst, format, index, t)
 }

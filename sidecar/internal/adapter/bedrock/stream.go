@@ -13,12 +13,13 @@ import (
 type conversation struct {
 	reply.Single
 
-	tool     bool  // the open block is a call
-	index    int64 // upstream's, of the open call
-	callArgs bool  // the open call's arguments were begun
-	block    int64 // upstream's index of the last block of thinking
-	thoughts int   // blocks of thinking so far
-	detailed bool  // the entry of the open one has begun
+	tool     bool   // the open block is a call
+	index    int64  // upstream's, of the open call
+	callArgs bool   // the open call's arguments were begun
+	block    int64  // upstream's index of the last block of thinking
+	format   string // of what the model thinks
+	thoughts int    // blocks of thinking so far
+	detailed bool   // the entry of the open one has begun
 
 	form      adapter.Form // of the newest delta of a text
 	formThink bool         // which was thought
@@ -28,8 +29,8 @@ type conversation struct {
 	usage exchange.Usage // what the provider stated; of its tokens or its tier
 }
 
-func newConversation(r *exchange.Request, a adapter.Annotate) *conversation {
-	return &conversation{Single: reply.NewSingle(r, a), block: -1, usage: exchange.Usage{Source: exchange.FromEstimate}}
+func newConversation(r *exchange.Request, format string, a adapter.Annotate) *conversation {
+	return &conversation{Single: reply.NewSingle(r, a), format: format, block: -1, usage: exchange.Usage{Source: exchange.FromEstimate}}
 }
 
 const deltaEvent = "contentBlockDelta"
@@ -174,9 +175,12 @@ func (s *conversation) enter(index int64) {
 
 // detail begins a piece of the open block of thinking.
 func (s *conversation) detail(dst []byte, redacted bool) []byte {
-	first := !s.detailed
+	format := s.format
+	if s.detailed {
+		format = ""
+	}
 	s.detailed = true
-	return reply.OpenThought(dst, s.thoughts-1, redacted, first)
+	return reply.OpenThought(dst, format, s.thoughts-1, redacted)
 }
 
 // arguments appends a chunk with a piece of the last call's arguments.

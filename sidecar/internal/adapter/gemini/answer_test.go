@@ -2,6 +2,7 @@ package gemini_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -165,6 +166,42 @@ func TestThoughts(t *testing.T) {
 }
 
 // TestUsage: kinds of tokens are apart from each other, and totals are those of the wire.
+// TestCitations: what an answer cites is told once, with its place in characters, whole and streamed, by either of its names.
+func TestCitations(t *testing.T) {
+	const text, head = `{"candidates":[{"content":{"parts":[{"text":"%s"}]},"index":0%s}]}`, `,"citationMetadata":`
+	const first = `{"endIndex":3,"uri":"https://a.test/\u00e9","license":"mit"}`
+	const second = `{"startIndex":3,"endIndex":10,"uri":"https://b.test","title":"B \"b\""}`
+	const far, none = `{"startIndex":4,"endIndex":12,"uri":"https://c.test"}`, `{"startIndex":1,"endIndex":2}`
+	want := []string{
+		`{"type":"url_citation","url_citation":{"url":"https://a.test/é","title":"","start_index":0,"end_index":2}}`,
+		`{"type":"url_citation","url_citation":{"url":"https://b.test","title":"B \"b\"","start_index":2,"end_index":4}}`,
+		`{"type":"url_citation","url_citation":{"url":"https://c.test","title":""}}`,
+	}
+	for _, name := range []string{"citationSources", "citations"} {
+		list := func(items ...string) string { return head + `{"` + name + `":[` + strings.Join(items, ",") + `]}` }
+		w := whole(t, fmt.Sprintf(text, `é\n\u4e16\ud83d\ude00a`, list(first, second, far, none)+`,"finishReason":"STOP"`))
+		s := streamed(t, fmt.Sprintf(text, `é`, ""), fmt.Sprintf(text, `\n`, list(first)), fmt.Sprintf(text, `\u4e16\ud83d`, ""), fmt.Sprintf(text, `\ude00a`, list(first, second)),
+			fmt.Sprintf(text, ``, list(far, none)+`,"finishReason":"STOP"`))
+		for _, got := range []seen{w, s} {
+			if got.failure != nil {
+				t.Fatal(got.failure)
+			}
+			var annotations []string
+			for _, line := range strings.Split(got.body, "\n") {
+				choice := gjson.Parse(strings.TrimPrefix(line, "data: ")).Get("choices.0")
+				for _, member := range []string{"message", "delta"} {
+					for _, a := range choice.Get(member + ".annotations").Array() {
+						annotations = append(annotations, a.Raw)
+					}
+				}
+			}
+			if !slices.Equal(annotations, want) {
+				t.Errorf("%s: got %s in %s", name, annotations, got.body)
+			}
+		}
+	}
+}
+
 func TestUsage(t *testing.T) {
 	const body = `{"candidates":[{"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":100,"toolUsePromptTokenCount":20,` +
 		`"cachedContentTokenCount":40,"candidatesTokenCount":30,"thoughtsTokenCount":5,"totalTokenCount":155,` +

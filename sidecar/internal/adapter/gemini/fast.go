@@ -40,7 +40,8 @@ func (s *stream) count() {
 func (s *stream) learn(data []byte, answer gjson.Result, c *choice, candidate gjson.Result) {
 	list := candidate.Get("content.parts")
 	parts := list.Array()
-	if !list.IsArray() || len(parts) != 1 || candidate.Get("finishReason").Str != "" || candidate.Get("logprobsResult").Exists() {
+	if !list.IsArray() || len(parts) != 1 || candidate.Get("finishReason").Str != "" ||
+		candidate.Get("logprobsResult").Exists() || candidate.Get("citationMetadata").Exists() {
 		return
 	}
 	p := parts[0]

@@ -79,7 +79,7 @@ func TestGivenIDs(t *testing.T) {
 	got := sent(t, "gemini-3", fmt.Sprintf(`{"role":"assistant","content":null,"tool_calls":[{"id":%q,"type":"function","function":{"name":"f","arguments":""}}]},{"role":"tool","tool_call_id":%q,"content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}`,
 		a.Calls[0].ID, a.Calls[0].ID))
 	want := contents(`{"role":"model","parts":[{"functionCall":{"name":"f","id":"fc-1","args":{}},"thoughtSignature":"s"}]},` +
-		`{"role":"user","parts":[{"functionResponse":{"name":"f","id":"fc-1","response":{"output":"ab"}}}]}`)
+		`{"role":"user","parts":[{"functionResponse":{"name":"f","id":"fc-1","response":{"output":["a","b"]}}}]}`)
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
@@ -99,7 +99,7 @@ func TestForeignCalls(t *testing.T) {
 	}
 }
 
-// TestImagesOfTools: only newer models see images in results.
+// TestImagesOfTools: newer models see images in results, and others behind all of these.
 func TestImagesOfTools(t *testing.T) {
 	const messages = `{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":{"name":"f"}}]},` +
 		`{"role":"tool","tool_call_id":"c","content":[{"type":"text","text":"see"},{"type":"image_url","image_url":{"url":"data:image/png;base64,QQ=="}}]}`
@@ -107,8 +107,18 @@ func TestImagesOfTools(t *testing.T) {
 	if got := sent(t, "gemini-3", messages); !strings.Contains(got, want) {
 		t.Errorf("got %s", got)
 	}
-	_, f := gemini.New().Request(chat(`{"messages":[`+messages+`]}`, false), &exchange.Deployment{Model: "gemini-2.5-pro"}, nil)
-	if f == nil || f.Kind != exchange.FailUnsupported || f.Param != "messages[1].content" {
-		t.Errorf("%+v", f)
+	const behind = `{"role":"user","parts":[{"functionResponse":{"name":"f","id":"c","response":{"output":"see"}}},{"functionResponse":{"name":"f","id":"d","response":{"output":""}}}]},` +
+		`{"role":"user","parts":[{"text":"From the result of f"},{"inlineData":{"mimeType":"image/png","data":"QQ=="}},{"text":"From the result of f"},{"inlineData":{"mimeType":"image/png","data":"Qg=="}}`
+	two := strings.Replace(messages, `"function":{"name":"f"}}`, `"function":{"name":"f"}},{"id":"d","type":"function","function":{"name":"f"}}`, 1) +
+		`,{"role":"tool","tool_call_id":"d","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,Qg=="}}]}`
+	for next, then := range map[string]string{
+		``:                                       `]}`,
+		`,{"role":"user","content":"go"}`:        `,{"text":"go"}]}`,
+		`,{"role":"system","content":"s"}`:       `]}`,
+		`,{"role":"assistant","content":"done"}`: `]},{"role":"model","parts":[{"text":"done"}]}`,
+	} {
+		if got := sent(t, "gemini-2.5-pro", two+next); !strings.Contains(got, behind+then) {
+			t.Errorf("got  %s\nwant %s", got, behind+then)
+		}
 	}
 }

@@ -12,8 +12,10 @@ import (
 func (t *translation) message(m *prompt.Message) *exchange.Failure {
 	switch m.Role {
 	case prompt.User:
+		t.show()
 		return t.said(turnUser, m, "")
 	case prompt.Assistant:
+		t.show()
 		return t.assistant(m)
 	case prompt.Result:
 		return t.result(m)
@@ -65,7 +67,8 @@ func signedBy(part []byte, signature string) []byte {
 	return append(append(append(part[:len(part)-1], `,"thoughtSignature":`...), signature...), '}')
 }
 
-// result adds what came of a call. The provider wants an object: what is none is wrapped into one.
+// result adds what came of a call. The provider wants an object: what is none is wrapped into one, several texts as a list.
+// Models that see no images in results see them behind these, as the user's.
 func (t *translation) result(m *prompt.Message) *exchange.Failure {
 	call, ok := t.turns.calls[m.CallID]
 	if !ok {
@@ -75,31 +78,50 @@ func (t *translation) result(m *prompt.Message) *exchange.Failure {
 		t.turns.result(call, response(text), nil)
 		return nil
 	}
-	var said strings.Builder
+	var texts []prompt.Text
 	var pictures []byte
 	for i := range m.Parts {
 		p := &m.Parts[i]
-		switch {
-		case p.Kind == prompt.TextPart:
-			said.WriteString(p.Text.Str)
-		case t.how != mindLevel:
-			return t.Cannot(m.Place.String()+".content", "this model takes no images in the results of tools")
-		default:
-			var f *exchange.Failure
-			if pictures, f = t.appendPart(adapter.Comma(pictures, 0), p); f != nil {
-				return f
-			}
+		if p.Kind == prompt.TextPart {
+			texts = append(texts, p.Text)
+			continue
+		}
+		var f *exchange.Failure
+		if pictures, f = t.appendPart(adapter.Comma(pictures, 0), p); f != nil {
+			return f
 		}
 	}
-	text := said.String()
-	t.turns.result(call, response(prompt.Text{Raw: string(adapter.AppendString(nil, text)), Str: text}), pictures)
+	if t.how != mindLevel && len(pictures) > 0 {
+		t.shown = append(append(adapter.Comma(t.shown, 0), `{"text":"From the result of `...), call.name[1:]...)
+		t.shown = append(append(t.shown, `},`...), pictures...)
+		pictures = nil
+	}
+	t.turns.result(call, response(texts...), pictures)
 	return nil
 }
 
-// response is the object that holds a result's text.
-func response(t prompt.Text) string {
-	if object := strings.TrimSpace(t.Str); prompt.IsObject(object) {
-		return object
+// show adds the images of the results before, if the model sees none in them.
+func (t *translation) show() {
+	if len(t.shown) > 0 {
+		t.turns.keep(append(t.turns.begin(turnUser), t.shown...))
+		t.shown = t.shown[:0]
 	}
-	return `{"output":` + t.Raw + `}`
+}
+
+// response is the object that holds a result's texts.
+func response(texts ...prompt.Text) string {
+	switch len(texts) {
+	case 0:
+		return `{"output":""}`
+	case 1:
+		if object := strings.TrimSpace(texts[0].Str); prompt.IsObject(object) {
+			return object
+		}
+		return `{"output":` + texts[0].Raw + `}`
+	}
+	var list []byte
+	for _, t := range texts {
+		list = append(adapter.Comma(list, 0), t.Raw...)
+	}
+	return `{"output":[` + string(list) + `]}`
 }

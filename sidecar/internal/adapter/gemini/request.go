@@ -19,6 +19,7 @@ type translation struct {
 	choices int64 // to be made
 	system  []byte
 	turns   turns
+	shown   []byte // parts: images of results that are still to be shown
 	config  []byte // members of generationConfig, each with a leading comma
 	params  []byte // further members of the request, each with a leading comma
 	header  []adapter.Field
@@ -47,6 +48,7 @@ func translate(r *exchange.Request, model string, vertex bool) (body []byte, hea
 			return nil, nil, f
 		}
 	}
+	t.show()
 	return t.assemble(), t.header, nil
 }
 

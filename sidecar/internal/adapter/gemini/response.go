@@ -64,6 +64,8 @@ func respond(r *exchange.Request, body []byte, a adapter.Annotate) ([]byte, exch
 		}
 		m := message{answer: id, request: r.ID, choice: candidate.Get("index").Int()}
 		m.read(candidate.Get("content.parts"))
+		cited := citations{text: m.said.Text}
+		m.said.Annotations = cited.append(nil, candidate)
 		delivered += m.size
 		dst = reply.AppendInt(dst, `{"index":`, m.choice)
 		dst = m.said.Append(append(dst, `,"message":`...))

@@ -34,6 +34,7 @@ type choice struct {
 	calls    int
 	entries  int  // of reasoning_details
 	thinking bool // the last of them is of a text that goes on
+	cited    citations
 }
 
 func newStream(r *exchange.Request, a adapter.Annotate) *stream {
@@ -134,6 +135,10 @@ func (s *stream) candidate(dst []byte, c *choice, v gjson.Result) []byte {
 		}
 		return true
 	})
+	if annotations := c.cited.append(nil, v); len(annotations) > 0 {
+		dst = append(append(s.open(dst, c), `"annotations":[`...), annotations...)
+		dst = s.close(append(dst, ']'))
+	}
 	if probabilities := v.Get("logprobsResult"); probabilities.Get("chosenCandidates").IsArray() {
 		dst = append(s.open(dst, c), `},"logprobs":`...)
 		dst = s.Close(append(appendLogprobs(dst, probabilities), `,"finish_reason":null}]`...))
@@ -144,6 +149,7 @@ func (s *stream) candidate(dst []byte, c *choice, v gjson.Result) []byte {
 // say appends a chunk with a piece of text, given escaped and with its decoded size.
 func (s *stream) say(dst []byte, c *choice, escaped []byte, size int) []byte {
 	c.thinking = false
+	c.cited.say(escaped)
 	dst = append(s.open(dst, c), `"content":"`...)
 	s.Sent.Bytes += int64(size)
 	return s.close(append(append(dst, escaped...), '"'))

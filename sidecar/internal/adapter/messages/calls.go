@@ -48,6 +48,9 @@ func (s *stream) calls(dst []byte, pieces gjson.Result) ([]byte, bool) {
 		}
 		switch c := s.waits(index); {
 		case s.open == "tool_use" && index == s.call.index:
+			if p.Get("function.name").Str != "" {
+				return dst, false // more of the name, and the caller has been told it
+			}
 			if extra.Exists() {
 				s.extra = json.RawMessage(extra.Raw)
 			}
@@ -56,6 +59,7 @@ func (s *stream) calls(dst []byte, pieces gjson.Result) ([]byte, bool) {
 				dst = s.release(dst, false)
 			}
 		case c != nil:
+			c.name += p.Get("function.name").Str
 			c.arguments = append(c.arguments, arguments...)
 			if s.held += len(arguments); s.held > waitingBytesMax {
 				return dst, false

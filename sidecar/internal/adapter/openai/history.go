@@ -23,11 +23,18 @@ func (q *request) messages(v span) *exchange.Failure {
 	if !calls && !names && (!q.w.strict || !holdsForeign(raw)) {
 		return nil
 	}
+	var voices adapter.Voices
+	for m := enter(q.r.Body, v); names && m.next(); {
+		voices.Meet(q.speaker(m.value))
+	}
 	i := -1
 	for m := enter(q.r.Body, v); m.next(); {
 		i++
 		if !isObject(q.r.Body, m.value) {
 			continue
+		}
+		if names {
+			q.introduce(find(q.r.Body, m.value, "content"), voices.Introduce(q.speaker(m.value)))
 		}
 		kept := false
 		for c := enter(q.r.Body, m.value); c.next(); {
@@ -51,6 +58,27 @@ func (q *request) messages(v span) *exchange.Failure {
 		}
 	}
 	return nil
+}
+
+// speaker is who speaks in a message, behind the role.
+func (q *request) speaker(message span) (role, who string) {
+	if !isObject(q.r.Body, message) {
+		return "", ""
+	}
+	role = text(q.r.Body, find(q.r.Body, message, "role"))
+	return role, adapter.Voice(role, text(q.r.Body, find(q.r.Body, message, "name")))
+}
+
+// introduce puts who speaks before what is said.
+func (q *request) introduce(content span, who string) {
+	said := string(quote(who))
+	switch {
+	case who == "":
+	case hasText(q.r.Body, content):
+		q.edits.front(content, said[1:len(said)-1])
+	case content.is() && q.r.Body[content.from] == '[' && enterable(q.r.Body, content):
+		q.edits.front(content, `{"type":"text","text":`, said, `},`)
+	}
 }
 
 // drawn is the member for images that a model made: what was said, which must not be left out. Servers that know it draw.

@@ -100,6 +100,11 @@ func ollamaThink(effort string) string {
 // ollamaMessages appends the conversation. A tool's result names the tool there, not the call.
 func ollamaMessages(b []byte, list gjson.Result) ([]byte, *exchange.Failure) {
 	names := map[string]string{} // of tools, by the ids of calls
+	var voices adapter.Voices
+	for _, m := range list.Array() {
+		role := m.Get("role").Str
+		voices.Meet(role, adapter.Voice(role, m.Get("name").Str))
+	}
 	b = append(b, '[')
 	for i, m := range list.Array() {
 		if i > 0 {
@@ -109,9 +114,16 @@ func ollamaMessages(b []byte, list gjson.Result) ([]byte, *exchange.Failure) {
 		if role == "developer" {
 			role = "system"
 		}
+		if name := ollamaUnread(m); name != "" {
+			return b, refuse(fmt.Sprintf("messages[%d].%s", i, name))
+		}
 		text, images, no := ollamaContent(m.Get("content"), i)
 		if no != nil {
 			return b, no
+		}
+		if text != "" || len(images) > 0 {
+			said := m.Get("role").Str
+			text = voices.Introduce(said, adapter.Voice(said, m.Get("name").Str)) + text
 		}
 		b = append(append(append(b, `{"role":`...), quote(role)...), `,"content":`...)
 		b = append(b, quote(text)...)
@@ -146,6 +158,21 @@ func ollamaMessages(b []byte, list gjson.Result) ([]byte, *exchange.Failure) {
 		b = append(b, '}')
 	}
 	return append(b, ']'), nil
+}
+
+// ollamaUnread is the member of a message that Ollama cannot honour, "" for none.
+func ollamaUnread(m gjson.Result) (unread string) {
+	m.ForEach(func(k, v gjson.Result) bool {
+		switch k.Str {
+		case "role", "content", "refusal", "name", "tool_calls", "tool_call_id":
+		default:
+			if adapter.Unread(k.Str, v) {
+				unread = k.Str
+			}
+		}
+		return unread == ""
+	})
+	return unread
 }
 
 // ollamaContent is the text of a message, and its images as JSON texts of base64.

@@ -29,12 +29,17 @@ func TestOllamaRequest(t *testing.T) {
 				`{"role":"tool","content":"2","tool_name":"g"}],"tools":[{"type":"function"}],"think":"low","format":{"type":"object"},"stream":true,` +
 				`"options":{"num_predict":9,"seed":1,"top_k":5,"stop":["s"]}}`, "",
 		},
-		"embeddings":  {exchange.Embeddings, `{"model":"a","input":["x"],"dimensions":8,"encoding_format":"base64"}`, "/embed", `{"model":"fx:8b","input":["x"],"dimensions":8}`, ""},
-		"a choice":    {exchange.Chat, `{"messages":[],"tool_choice":"required"}`, "", "", "tool_choice"},
-		"unknown":     {exchange.Chat, `{"messages":[],"new":1}`, "", "", "new"},
-		"a text":      {exchange.Chat, `{"messages":[],"tools":[{"type":"function"},{"type":"custom","custom":{"name":"c"}}]}`, "", "", "tools[1].type"},
-		"a picture":   {exchange.Chat, `{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"https://x/y.png"}}]}]}`, "", "", "messages[0].content[0]"},
-		"half a call": {exchange.Chat, `{"messages":[{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":"{\"a"}}]}]}`, "", "", "messages[0].tool_calls[0].function.arguments"},
+		"embeddings": {exchange.Embeddings, `{"model":"a","input":["x"],"dimensions":8,"encoding_format":"base64"}`, "/embed", `{"model":"fx:8b","input":["x"],"dimensions":8}`, ""},
+		"several speak": {
+			exchange.Chat, `{"messages":[{"role":"user","name":"a","content":"x","annotations":[1],"prefix":false},{"role":"user","name":"b","content":""},{"role":"assistant","name":"c","content":"y"}]}`, "/chat",
+			`{"model":"fx:8b","messages":[{"role":"user","content":"a: x"},{"role":"user","content":""},{"role":"assistant","content":"y"}],"stream":true,"options":{"num_predict":9}}`, "",
+		},
+		"an unknown member": {exchange.Chat, `{"messages":[{"role":"assistant","content":"x","prefix":true}]}`, "", "", "messages[0].prefix"},
+		"a choice":          {exchange.Chat, `{"messages":[],"tool_choice":"required"}`, "", "", "tool_choice"},
+		"unknown":           {exchange.Chat, `{"messages":[],"new":1}`, "", "", "new"},
+		"a text":            {exchange.Chat, `{"messages":[],"tools":[{"type":"function"},{"type":"custom","custom":{"name":"c"}}]}`, "", "", "tools[1].type"},
+		"a picture":         {exchange.Chat, `{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"https://x/y.png"}}]}]}`, "", "", "messages[0].content[0]"},
+		"half a call":       {exchange.Chat, `{"messages":[{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":"{\"a"}}]}]}`, "", "", "messages[0].tool_calls[0].function.arguments"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &exchange.Request{Operation: c.op, Stream: true, MaxOutput: 9, Body: []byte(c.body)}

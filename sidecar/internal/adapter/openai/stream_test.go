@@ -265,13 +265,15 @@ func FuzzEvent(f *testing.F) {
 	f.Add("", strings.Replace(delta(""), "{}", "null", 1), counted)
 	f.Add("", delta(`"tool_calls":[{"index":0,"id":"t","custom":{"name":"n","input":"x"}}]`), finished)
 	f.Add("error", `{"error":"x"}`, ``)
+	f.Add("", "{\"choices\":[{\"delta\":null}]}\nA", "0")
 	f.Fuzz(func(t *testing.T, name, first, second string) {
 		s := New().Stream(ask(true), note)
 		var out []byte
 		for _, data := range []string{first, second, second} {
 			before, count := len(out), s.Delivered().Bytes
 			next, p := s.Event(out, []byte(name), []byte(data))
-			if s.Delivered().Bytes < count || p.Real != (s.Delivered().Bytes > count) || p.Failure != nil && len(next) > before {
+			if s.Delivered().Bytes < count || p.Real != (s.Delivered().Bytes > count) ||
+				p.Failure != nil && len(next) > before && !strings.Contains(data, "\n") { // what is glued before it came whole
 				t.Fatalf("%+v, %d after %d, with %q", p, s.Delivered().Bytes, count, next[before:])
 			}
 			if out = next; p.Failure != nil {

@@ -195,7 +195,8 @@ func (m *mender) args(v span, to *call) {
 	}
 }
 
-// more mends a further piece of a call. Id, type and name are said once: clients put together what they get.
+// more mends a further piece of a call. Id and type are said once, and each piece of the name: clients put together what
+// they get.
 func (m *mender) more(entry span, to *call) {
 	kept := false
 	for c := enter(m.data, entry); c.next(); {
@@ -222,11 +223,11 @@ func (m *mender) moreOf(function span, to *call) {
 				if hasText(m.data, c.value) {
 					m.steady = false // what it means depends on what came before
 				}
-				if to.name != "" || !hasText(m.data, c.value) {
+				if to.name != "" && !to.unnamed(text(m.data, c.value)) || !hasText(m.data, c.value) {
 					m.edits.drop(&c, kept)
 					continue
 				}
-				to.name = text(m.data, c.value)
+				to.name += text(m.data, c.value)
 				m.spoken(c.value)
 			}
 		case "arguments":
@@ -277,17 +278,28 @@ func (st *choice) find(doc []byte, d callDelta) (at int, fresh bool) {
 // begins says whether a delta that could go on with c is the beginning of another call instead.
 func (st *choice) begins(c *call, doc []byte, d callDelta, id string) bool {
 	switch name := text(doc, d.name); {
+	case name == "": // only a beginning has a name, and some servers make an id up for every piece
+		return id != "" && c.id != "" && id != c.id && d.isNovel(doc)
 	case id != "" && c.id != "":
 		return id != c.id
-	case name == "" || c.name == "":
-		return false // only a beginning has a name
-	case name != c.name:
-		return true
+	case c.name == "":
+		return false
 	case c.list == st.lists:
 		return true // one list does not speak twice of a call
+	case name != c.name: // a piece of the name, unless a server that gives ids would have given a new call its own
+		return c.id == "" || !d.index.is() || !c.unnamed(name)
 	default: // the same tool again, or a server that repeats the name
 		return c.arguments.reached() && (isObject(doc, d.arguments) || hasText(doc, d.arguments))
 	}
+}
+
+// unnamed reports whether a name may be a further piece of c's. One that is said again is said as before, and none comes
+// behind the arguments.
+func (c *call) unnamed(name string) bool { return name != c.name && !c.arguments.begun }
+
+// isNovel reports whether a delta is of a kind of calls that does not exist yet.
+func (d callDelta) isNovel(doc []byte) bool {
+	return hasText(doc, d.kind) && text(doc, d.kind) != "function" && text(doc, d.kind) != "custom"
 }
 
 // jsonEnd follows JSON that comes in pieces, to know when it is complete.

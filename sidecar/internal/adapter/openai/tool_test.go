@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/messages"
+	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/responses"
 	"github.com/sluice-gateway/sluice/sidecar/internal/adaptertest"
 )
 
@@ -97,6 +99,30 @@ func TestCallsTakenApart(t *testing.T) {
 			[]string{chunk(`{"index":0,"id":"t1","type":"function","function":{}}`, `{"index":1,"id":"t2"}`)},
 			[]adaptertest.Call{{"t1", "", ``}, {"t2", "", ``}},
 		},
+		"an id made up for every piece": {
+			[]string{chunk(entry("0", "t1", "f", ``)), chunk(entry("0", "t2", "", `{\"x\":`)), chunk(entry("0", "t3", "", `1}`)), chunk(`{"index":0,"id":"t4","type":"function"}`), chunk(entry("0", "t5", "f", `{}`))},
+			[]adaptertest.Call{{"t1", "f", `{"x":1}`}, {"t5", "f", `{}`}},
+		},
+		"an id made up for every piece, two calls": {
+			[]string{chunk(entry("0", "t1", "f", ``)), chunk(entry("1", "t2", "g", ``)), chunk(entry("0", "t3", "", `{}`)), chunk(entry("1", "t4", "", `[]`))},
+			[]adaptertest.Call{{"t1", "f", `{}`}, {"t2", "g", `[]`}},
+		},
+		"a name in pieces": {
+			[]string{chunk(entry("0", "t1", "get_", ``)), chunk(entry("0", "", "weather", ``)), chunk(entry("0", "", "", `{}`)), chunk(entry("1", "t2", "f", ``)), chunk(entry("1", "t2", "g", `{}`))},
+			[]adaptertest.Call{{"t1", "get_weather", `{}`}, {"t2", "fg", `{}`}},
+		},
+		"a name in pieces, said again": {
+			[]string{chunk(entry("0", "t1", "get_", ``)), chunk(entry("0", "t1", "weather", ``)), chunk(entry("0", "t1", "get_weather", `{`)), chunk(entry("0", "t1", "get_", `}`))},
+			[]adaptertest.Call{{"t1", "get_weather", `{}`}},
+		},
+		"the name in every piece, before the arguments": {
+			[]string{chunk(entry("0", "t1", "f", ``)), chunk(entry("0", "", "f", ``)), chunk(entry("0", "", "f", `{}`))},
+			[]adaptertest.Call{{"t1", "f", `{}`}},
+		},
+		"a kind of its own, twice": {
+			[]string{chunk(`{"index":0,"id":"t1","type":"mcp","mcp":{"x":1}}`), chunk(`{"index":0,"id":"t2","type":"mcp","mcp":{"x":2}}`)},
+			[]adaptertest.Call{{"t1", "", ``}, {"t2", "", ``}},
+		},
 		"a kind of its own": {
 			[]string{chunk(`{"index":0,"id":"t1","type":"mcp","mcp":{"x":1}}`, entry("1", "t2", "f", `{}`))},
 			[]adaptertest.Call{{"t1", "", ``}, {"t2", "f", `{}`}},
@@ -117,6 +143,28 @@ func TestCallsTakenApart(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestNamesInPiecesByFace: callers of other dialects are told a name when its call begins. One that goes on behind it breaks
+// the stream off: they would call another tool.
+func TestNamesInPiecesByFace(t *testing.T) {
+	piece := func(name string) string {
+		return delta(`"tool_calls":[{"index":0,"id":"t1","function":{"name":"` + name + `","arguments":""}}]`)
+	}
+	for name, face := range map[string]adapter.Face{"messages": messages.Face{Adapter: New()}, "responses": responses.Face{Adapter: New()}} {
+		for second, breaks := range map[string]bool{"weather": true, "get_": false} {
+			st := face.Stream(ask(true), note)
+			out, _ := st.Event(nil, nil, []byte(piece("get_")))
+			if _, p := st.Event(out, nil, []byte(piece(second))); (p.Failure != nil) != breaks {
+				t.Errorf("%s, %s: %+v", name, second, p.Failure)
+			}
+		}
+		st := face.Stream(ask(true), note)
+		out, f := adaptertest.Translate(t, st, piece("f"), delta(`"tool_calls":[{"index":0,"id":"t2","function":{"arguments":"{}"}}]`), finished, done)
+		if f != nil || !strings.Contains(string(out), `"t1"`) || strings.Contains(string(out), "t2") {
+			t.Errorf("%s: an id made up for every piece: %s, %+v", name, out, f)
+		}
 	}
 }
 

@@ -80,6 +80,7 @@ func TestVendors(t *testing.T) {
 		"xai, a small one":        {named(vendor("xai"), "grok-3-mini"), `{"reasoning_effort":"low"}`, false, `{"reasoning_effort":"low","max_completion_tokens":9}`, ""},
 		"xai, many agents":        {named(vendor("xai"), "grok-4.20-multi-agent"), `{"reasoning_effort":"low"}`, false, `{"reasoning_effort":"low","max_completion_tokens":9}`, ""},
 		"xai, of that generation": {named(vendor("xai"), "grok-4.20-0309-non-reasoning"), `{"stop":"x"}`, false, `{"stop":"x","max_completion_tokens":9}`, ""},
+		"groq, several speak":     {vendor("groq"), `{"messages":[{"name":"a\u0022b","role":"user","content":"x"},{"role":"user","content":[{"type":"text","text":"y"}],"name":"c"},{"role":"user","content":"","name":"d"},{"role":"tool","name":"t","content":"z"}]}`, false, `{"messages":[{"role":"user","content":"a\"b: x"},{"role":"user","content":[{"type":"text","text":"c: "},{"type":"text","text":"y"}]},{"role":"user","content":""},{"role":"tool","content":"z"}],"max_completion_tokens":9}`, ""},
 		"groq, who speaks":        {vendor("groq"), `{"messages":[{"name":"n","role":"user","content":"x"},{"role":"assistant","tool_calls":[{"id":"a","function":{"name":"f"}}],"name":"n"}]}`, false, `{"messages":[{"role":"user","content":"x"},{"role":"assistant","tool_calls":[{"id":"a","function":{"name":"f"}}]}],"max_completion_tokens":9}`, ""},
 
 		"a model that reasons":            {named(own, "o3-mini"), `{"temperature":0.5}`, false, "", "temperature"},

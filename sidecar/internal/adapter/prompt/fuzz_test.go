@@ -93,7 +93,7 @@ func holds(t *testing.T, body gjson.Result, c *prompt.Chat) {
 				t.Fatalf("%+v", call)
 			}
 		}
-		for _, th := range m.Thoughts() {
+		for _, th := range m.Thoughts("") {
 			if th.Redacted == (th.Signature != "") || !json.Valid([]byte(`"`+th.Text+`"`)) || !json.Valid([]byte(`"`+th.Signature+`"`)) {
 				t.Fatalf("%+v", th)
 			}

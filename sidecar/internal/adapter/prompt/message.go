@@ -32,6 +32,7 @@ type Message struct {
 	// for none.
 	Details string
 	blocks  string // thinking_blocks
+	voice   string // "" for nobody in particular
 }
 
 // Call is a call of a function that the assistant made.
@@ -84,12 +85,13 @@ func (p *reader) messages(v gjson.Result) *exchange.Failure {
 		f = p.message(Place{int32(len(p.Messages)), -1}, m) // a body is shorter than that by far
 		return f == nil
 	})
+	p.introduce()
 	return f
 }
 
 // sent is the members of a message as they were sent.
 type sent struct {
-	role, content, refusal, images, calls, callID, details, blocks, audio, call gjson.Result
+	role, content, name, refusal, images, calls, callID, details, blocks, audio, call, cached gjson.Result
 }
 
 func (p *reader) message(at Place, v gjson.Result) *exchange.Failure {
@@ -97,6 +99,7 @@ func (p *reader) message(at Place, v gjson.Result) *exchange.Failure {
 		return adapter.Invalid(at.String(), "a message must be an object")
 	}
 	var in sent
+	var f *exchange.Failure
 	v.ForEach(func(k, v gjson.Result) bool {
 		switch k.Str {
 		case "role":
@@ -119,12 +122,20 @@ func (p *reader) message(at Place, v gjson.Result) *exchange.Failure {
 			first(&in.audio, v)
 		case "function_call":
 			first(&in.call, v)
+		case "name":
+			first(&in.name, v)
+		case "cache_control":
+			first(&in.cached, v)
+		default:
+			f = p.unknown(at, k.Str, v)
 		}
-		return true
+		return f == nil
 	})
+	if f != nil {
+		return f
+	}
 	m := Message{Place: at}
 	from, called := len(p.parts), len(p.calls)
-	var f *exchange.Failure
 	switch in.role.Str {
 	case "system", "developer":
 		f = p.content(at, in.content, textOnly)
@@ -145,7 +156,13 @@ func (p *reader) message(at Place, v gjson.Result) *exchange.Failure {
 	default:
 		return adapter.Invalid(at.String()+".role", "the role must be developer, system, user, assistant or tool")
 	}
+	if n := len(p.parts); n > from && in.cached.IsObject() {
+		p.parts[n-1].Cached = true // LiteLLM's callers say it so of a message that is a string
+	}
 	m.Parts, m.Calls = p.parts[from:len(p.parts):len(p.parts)], p.calls[called:len(p.calls):len(p.calls)]
+	if f == nil {
+		f = p.meet(&m, in.name)
+	}
 	p.Messages = append(p.Messages, m)
 	p.said = p.said || m.Role != System && (m.Role == Result || len(m.Parts) > 0 || len(m.Calls) > 0)
 	return f

@@ -81,6 +81,7 @@ func (p *reader) part(at Place, v gjson.Result, k kinds) *exchange.Failure {
 		return adapter.Invalid(at.String(), "a content part must be an object")
 	}
 	var kind, said, refusal, image, file, audio, cached gjson.Result
+	var f *exchange.Failure
 	v.ForEach(func(k, v gjson.Result) bool {
 		switch k.Str {
 		case "type":
@@ -95,11 +96,16 @@ func (p *reader) part(at Place, v gjson.Result, k kinds) *exchange.Failure {
 			first(&file, v)
 		case "input_audio":
 			first(&audio, v)
-		case "prompt_cache_breakpoint":
+		case "prompt_cache_breakpoint", "cache_control": // the latter says OpenRouter
 			first(&cached, v)
+		default:
+			f = p.unknown(at, k.Str, v)
 		}
-		return true
+		return f == nil
 	})
+	if f != nil {
+		return f
+	}
 	part := Part{Place: at, Cached: cached.IsObject()}
 	switch {
 	case kind.Str == "text":

@@ -12,8 +12,8 @@
 // (https://platform.openai.com/docs/api-reference/chat/create) and of its OpenAPI document: CreateChatCompletionRequest for
 // the members and their ranges, ChatCompletionRequestMessage for the roles and what content each may have,
 // ChatCompletionTool and ChatCompletionToolChoiceOption for tools, StopConfiguration, ResponseFormatJsonSchema,
-// ReasoningEffort and ServiceTier for the rest. Beyond it, reasoning_details are OpenRouter's, thinking_blocks and a file's
-// format LiteLLM's, extra_content Google's, and the efforts go up to max.
+// ReasoningEffort and ServiceTier for the rest. Beyond it, reasoning_details and cache_control are OpenRouter's,
+// thinking_blocks and a file's format LiteLLM's, extra_content Google's, and the efforts go up to max.
 package prompt
 
 import (
@@ -124,11 +124,12 @@ const countMax = 1 << 10
 // reader is a Chat in the making.
 type reader struct {
 	Chat
-	count int    // of messages, as far as it is known before
-	said  bool   // a message that is no system's says something
-	parts []Part // of all messages, which have pieces of it
-	calls []Call
-	allow []string // the names of the tools that may be called; nil for all
+	count  int  // of messages, as far as it is known before
+	said   bool // a message that is no system's says something
+	voices adapter.Voices
+	parts  []Part // of all messages, which have pieces of it
+	calls  []Call
+	allow  []string // the names of the tools that may be called; nil for all
 	// few is room for a short conversation, so that it costs no memory of its own.
 	few struct {
 		messages [2]Message

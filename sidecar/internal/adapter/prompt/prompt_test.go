@@ -2,6 +2,7 @@ package prompt_test
 
 import (
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -244,6 +245,73 @@ func TestBeyond(t *testing.T) {
 	}
 }
 
+// TestSpeakers: who speaks is said where several speak in one role, and not where a name tells nobody apart.
+func TestSpeakers(t *testing.T) {
+	image := `{"type":"image_url","image_url":{"url":"https://a.test/b.png"}}`
+	for members, want := range map[string]string{
+		`{"role":"user","name":"bob","content":"a"},{"role":"user","name":"ann \"x\"","content":[` + image + `]},{"role":"user","content":"c"}`:                          `bob: |a|ann "x": |https://a.test/b.png|c`,
+		`{"role":"user","name":"bob","content":"a"},{"role":"assistant","name":"bot","content":"b"},{"role":"user","name":"bob","content":"c"}`:                          `a|b|c`,
+		`{"role":"user","name":"user","content":"a"},{"role":"user","name":"","content":"b"},{"role":"user","name":null,"content":"c"}`:                                  `a|b|c`,
+		`{"role":"assistant","name":"one","content":"a"},{"role":"assistant","name":"two","content":"b"},{"role":"user","name":"bob","content":"c"}`:                     `one: |a|two: |b|c`,
+		`{"role":"system","content":"a"},{"role":"system","name":"example_user","content":"b"},{"role":"user","content":"c"}`:                                            `a|example_user: |b|c`,
+		`{"role":"user","name":"bob","content":""},{"role":"user","name":"ann","content":"a"}`:                                                                           `ann: |a`,
+		`{"role":"user","content":"a"},{"role":"tool","tool_call_id":"c","name":"f","content":"b"},{"role":"tool","tool_call_id":"d","name":"g","content":"c"}`:          `a|b|c`,
+		`{"role":"user","content":"a"},{"role":"developer","name":"x","content":"b"},{"role":"system","name":"x","content":"c"},{"role":"user","name":"","content":"d"}`: `a|b|c|d`,
+	} {
+		c, f := read(`{"messages":[` + members + `]}`)
+		if f != nil {
+			t.Fatalf("%s: %+v", members, f)
+		}
+		var got []string
+		for _, m := range c.Messages {
+			for _, part := range m.Parts {
+				if quoted, _ := strconv.Unquote(part.Text.Raw); quoted != part.Text.Str {
+					t.Errorf("%s says %s", part.Text.Raw, part.Text.Str)
+				}
+				got = append(got, part.Text.Str)
+			}
+		}
+		if strings.Join(got, "|") != want {
+			t.Errorf("%s: got %s, want %s", members, strings.Join(got, "|"), want)
+		}
+	}
+}
+
+// TestUnknownMembers: what is not known of a message or a part is refused by its name, as at the top; what asks for nothing,
+// or comes back from an answer, is not.
+func TestUnknownMembers(t *testing.T) {
+	message := func(member string) string { return `{"messages":[{"role":"user","content":"a",` + member + `}]}` }
+	part := func(member string) string {
+		return `{"messages":[{"role":"user","content":[{"type":"text","text":"a",` + member + `}]}]}`
+	}
+	for body, param := range map[string]string{
+		message(`"prefix":true`): "messages[0].prefix", message(`"wish":"x"`): "messages[0].wish", message(`"wish":{"a":1}`): "messages[0].wish",
+		message(`"wish":0`): "messages[0].wish", part(`"wish":[1]`): "messages[0].content[0].wish", part(`"":1`): "messages[0].content[0].",
+		message(`"prefix":false`): "", message(`"wish":null`): "", message(`"wish":""`): "", message(`"wish":{ }`): "", part(`"wish":[ ]`): "",
+		message(`"reasoning_content":"x","id":"m","extra_content":{"a":1},"provider_specific_fields":{"a":1}`): "", part(`"annotations":[1],"index":3`): "",
+	} {
+		_, f := read(body, "messages", "prefix", "wish")
+		if (f == nil) != (param == "") || f != nil && (f.Param != param || f.Kind != exchange.FailUnsupported) {
+			t.Errorf("%s: %+v, want %q", body, f, param)
+		}
+	}
+	if _, f := read(message(`"name":7`)); f == nil || f.Kind != exchange.FailRequest || f.Param != "messages[0].name" {
+		t.Errorf("%+v", f)
+	}
+}
+
+// TestCacheControl: it is prompt_cache_breakpoint to those who know it by that name.
+func TestCacheControl(t *testing.T) {
+	c, f := read(`{"messages":[{"role":"system","content":"s","cache_control":{"type":"ephemeral"}},{"role":"user","content":[
+		{"type":"text","text":"a","cache_control":{"type":"ephemeral","ttl":"1h"}},{"type":"text","text":"b","cache_control":null}]}]}`)
+	if f != nil {
+		t.Fatalf("%+v", f)
+	}
+	if !c.Messages[0].Parts[0].Cached || !c.Messages[1].Parts[0].Cached || c.Messages[1].Parts[1].Cached {
+		t.Errorf("%+v", c.Messages)
+	}
+}
+
 // TestCannot: a provider's refusal goes by the member it lies in; what asks for nothing is not refused.
 func TestCannot(t *testing.T) {
 	c, _ := read(with(`"seed":1,"store":false`), "stop", "messages", "wish")
@@ -266,29 +334,36 @@ func TestCannot(t *testing.T) {
 
 // TestThoughts: pieces of one block are put together; what nobody signed, or another vendor's model thought, is left out.
 func TestThoughts(t *testing.T) {
+	claude := []string{"anthropic"}
 	for name, c := range map[string]struct {
 		members string
 		want    []prompt.Thought
+		formats []string
 	}{
+		"another's, in pieces": {
+			`"reasoning_details":[{"type":"reasoning.text","format":"one-v1","index":0,"text":"a"},{"type":"reasoning.text","index":0,"text":"b","signature":"s"},` +
+				`{"type":"reasoning.encrypted","index":0,"data":"d"},{"type":"reasoning.text","format":"two-v1","index":0,"text":"c","signature":"t"},{"type":"reasoning.text","index":1,"signature":"u"}]`,
+			[]prompt.Thought{{Text: "ab", Signature: "s"}, {Redacted: true, Text: "d"}, {Text: "c", Signature: "t"}}, []string{"one", "two-v1"},
+		},
 		"pieces": {
 			`"reasoning_details":[{"type":"reasoning.text","format":"anthropic-claude-v1","index":0,"text":"one\n"},{"type":"reasoning.text","index":0,"text":"two"},` +
 				`{"type":"reasoning.text","index":0,"signature":"s"},{"type":"reasoning.encrypted","index":1,"data":"d"},{"type":"reasoning.text","index":2,"text":"unsigned"},` +
 				`{"type":"reasoning.text","format":"google-gemini-v1","index":3,"text":"x","signature":"y"}]`,
-			[]prompt.Thought{{Text: `one\ntwo`, Signature: "s"}, {Redacted: true, Text: "d"}},
+			[]prompt.Thought{{Text: `one\ntwo`, Signature: "s"}, {Redacted: true, Text: "d"}}, claude,
 		},
 		"without indices": {
 			`"reasoning_details":[{"type":"reasoning.text","text":"a","signature":"s"},{"type":"reasoning.text","text":"b","signature":"t"}]`,
-			[]prompt.Thought{{Text: "a", Signature: "s"}, {Text: "b", Signature: "t"}},
+			[]prompt.Thought{{Text: "a", Signature: "s"}, {Text: "b", Signature: "t"}}, claude,
 		},
 		"blocks": {
 			`"reasoning_details":[],"thinking_blocks":[{"type":"thinking","thinking":"a","signature":"s"},{"type":"redacted_thinking","data":"d"}]`,
-			[]prompt.Thought{{Text: "a", Signature: "s"}, {Redacted: true, Text: "d"}},
+			[]prompt.Thought{{Text: "a", Signature: "s"}, {Redacted: true, Text: "d"}}, claude,
 		},
 		"details before blocks": {
 			`"thinking_blocks":[{"type":"thinking","thinking":"b","signature":"t"}],"reasoning_details":[{"type":"reasoning.text","text":"a","signature":"s"}]`,
-			[]prompt.Thought{{Text: "a", Signature: "s"}},
+			[]prompt.Thought{{Text: "a", Signature: "s"}}, claude,
 		},
-		"none": {`"name":"n"`, nil},
+		"none": {`"name":"n"`, nil, claude},
 	} {
 		t.Run(name, func(t *testing.T) {
 			chat, f := read(`{"messages":[{"role":"assistant","content":"x",` + c.members + `}]}`)
@@ -296,7 +371,7 @@ func TestThoughts(t *testing.T) {
 				t.Fatalf("%+v", f)
 			}
 			var got []prompt.Thought
-			for _, th := range chat.Messages[0].Thoughts() {
+			for _, th := range chat.Messages[0].Thoughts(c.formats...) {
 				got = append(got, prompt.Thought{Redacted: th.Redacted, Text: th.Text, Signature: th.Signature})
 			}
 			if !reflect.DeepEqual(got, c.want) {

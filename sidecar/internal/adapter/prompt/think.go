@@ -1,6 +1,8 @@
 package prompt
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 
 	"github.com/tidwall/gjson"
@@ -8,24 +10,24 @@ import (
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 )
 
-// Thought is one block of what Claude thought, as a caller sends it back. Its texts are still escaped.
+// Thought is one block of what a model thought, as a caller sends it back. Its texts are still escaped.
 type Thought struct {
-	// Redacted: only Claude can read it. Text is its data, and nothing signs it.
+	// Redacted: only the model can read it. Text is its data, and nothing signs it.
 	Redacted        bool
 	Text, Signature string
-	index           string // raw, of the entry
+	format, index   string // of the entry, the index raw
 }
 
-// Thoughts are the blocks of Claude's thinking in an assistant's message. The caller got them as reasoning_details in
-// OpenRouter's shape:
+// Thoughts are the blocks of thinking in an assistant's message whose format begins as one of those that are asked for. The
+// caller got them as reasoning_details in OpenRouter's shape:
 //
 //	{"type":"reasoning.text","format":"anthropic-claude-v1","index":0,"text":"...","signature":"..."}
 //	{"type":"reasoning.encrypted","format":"anthropic-claude-v1","index":1,"data":"..."}
 //
-// Pieces of one index may come one by one, as they were streamed. Without any, thinking_blocks in Claude's own shape count
-// (LiteLLM). What has no signature cannot be sent back to anyone and is left out, and so is what another vendor's model
-// thought.
-func (m *Message) Thoughts() []Thought {
+// Pieces of one index may come one by one, as they were streamed: the first tells the format, and what tells none is
+// Claude's. Without any, thinking_blocks in Claude's own shape count (LiteLLM). What has no signature cannot be sent back to
+// anyone and is left out, and so is what another vendor's model thought.
+func (m *Message) Thoughts(formats ...string) []Thought {
 	var list []Thought
 	for _, raw := range [...]string{m.Details, m.blocks} {
 		if raw == "" || len(list) > 0 {
@@ -38,7 +40,8 @@ func (m *Message) Thoughts() []Thought {
 	}
 	signed := list[:0]
 	for _, t := range list {
-		if t.Signature != "" || t.Redacted && t.Text != "" {
+		asked := slices.ContainsFunc(formats, func(format string) bool { return strings.HasPrefix(t.format, format) })
+		if asked && (t.Signature != "" || t.Redacted && t.Text != "") {
 			signed = append(signed, t)
 		}
 	}
@@ -47,10 +50,7 @@ func (m *Message) Thoughts() []Thought {
 
 // gather adds an entry to the thoughts before it.
 func gather(list []Thought, e gjson.Result) []Thought {
-	if f := e.Get("format"); f.Type == gjson.String && !strings.HasPrefix(f.Str, "anthropic") {
-		return list
-	}
-	t := Thought{index: e.Get("index").Raw, Signature: adapter.Inside(e.Get("signature"))}
+	t := Thought{format: e.Get("format").Str, index: e.Get("index").Raw, Signature: adapter.Inside(e.Get("signature"))}
 	switch e.Get("type").Str {
 	case "reasoning.text":
 		t.Text = adapter.Inside(e.Get("text"))
@@ -61,10 +61,14 @@ func gather(list []Thought, e gjson.Result) []Thought {
 	default:
 		return list
 	}
-	if n := len(list); n > 0 && t.index != "" && list[n-1].index == t.index && list[n-1].Redacted == t.Redacted {
-		list[n-1].Text += t.Text
-		list[n-1].Signature += t.Signature
-		return list
+	if n := len(list); n > 0 && t.index != "" && list[n-1].index == t.index && (t.format == "" || t.format == list[n-1].format) {
+		last := &list[n-1]
+		if t.format = last.format; last.Redacted == t.Redacted {
+			last.Text += t.Text
+			last.Signature += t.Signature
+			return list
+		}
 	}
+	t.format = cmp.Or(t.format, adapter.ThinkingFormat)
 	return append(list, t)
 }

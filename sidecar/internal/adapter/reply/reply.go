@@ -80,8 +80,8 @@ func Arguments(v gjson.Result) string {
 // Message is the assistant's message of a complete answer.
 type Message struct {
 	Text, Thinking []byte // escaped
-	// Of reasoning_details, images and tool_calls, comma separated.
-	Details, Images, Calls []byte
+	// Of annotations, reasoning_details, images and tool_calls, comma separated.
+	Annotations, Details, Images, Calls []byte
 }
 
 // Append appends the message.
@@ -93,6 +93,9 @@ func (m *Message) Append(dst []byte) []byte {
 		dst = append(append(append(dst, '"'), m.Text...), '"')
 	}
 	dst = append(dst, `,"refusal":null`...)
+	if len(m.Annotations) > 0 {
+		dst = append(append(append(dst, `,"annotations":[`...), m.Annotations...), ']')
+	}
 	if len(m.Thinking) > 0 {
 		dst = append(append(append(dst, `,"reasoning_content":"`...), m.Thinking...), '"')
 	}

@@ -157,10 +157,10 @@ func TestMessage(t *testing.T) {
 		`{"role":"assistant","content":"","refusal":null}`: {},
 		`{"role":"assistant","content":null,"refusal":null,"tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]}`: {Calls: call},
 		`{"role":"assistant","content":"a\n","refusal":null,"reasoning_content":"t","reasoning_details":[{"type":"reasoning.text","format":"anthropic-claude-v1","index":0,"text":"t","signature":"s"}]}`: {
-			Text: []byte(`a\n`), Thinking: []byte("t"), Details: reply.AppendThought(nil, 0, prompt.Thought{Text: "t", Signature: "s"}),
+			Text: []byte(`a\n`), Thinking: []byte("t"), Details: reply.AppendThought(nil, adapter.ThinkingFormat, 0, prompt.Thought{Text: "t", Signature: "s"}),
 		},
 		`{"role":"assistant","content":"","refusal":null,"reasoning_details":[{"type":"reasoning.encrypted","format":"anthropic-claude-v1","index":1,"data":"d"}]}`: {
-			Details: reply.AppendThought(nil, 1, prompt.Thought{Redacted: true, Text: "d"}),
+			Details: reply.AppendThought(nil, adapter.ThinkingFormat, 1, prompt.Thought{Redacted: true, Text: "d"}),
 		},
 	} {
 		if got := string(m.Append(nil)); got != want {

@@ -1,31 +1,28 @@
 package reply
 
-import (
-	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
-	"github.com/sluice-gateway/sluice/sidecar/internal/adapter/prompt"
-)
+import "github.com/sluice-gateway/sluice/sidecar/internal/adapter/prompt"
 
-// The caller sees Claude's thinking as text in reasoning_content, and once more in reasoning_details, with the signature
-// and in the blocks it came in. Sent back, these become the same blocks again: see prompt.Message.Thoughts.
+// The caller sees a model's thinking as text in reasoning_content, and once more in reasoning_details, with the signature and
+// in the blocks it came in, where the model wants them back. Sent back, these become the same blocks again: see prompt.Message.Thoughts.
 
-// OpenThought appends an entry of reasoning_details for a block of Claude's thinking, up to its texts. In a stream an entry
-// comes in pieces of the same index. The format stands in the first piece alone, since client libraries put pieces
-// together by joining their strings.
-func OpenThought(dst []byte, index int, redacted, first bool) []byte {
+// OpenThought appends an entry of reasoning_details for a block of thinking, up to its texts. In a stream an entry comes in
+// pieces of the same index. The format, which says who can read it, stands in the first piece alone, since client
+// libraries put pieces together by joining their strings; it is "" for a further piece.
+func OpenThought(dst []byte, format string, index int, redacted bool) []byte {
 	if redacted {
 		dst = append(dst, `{"type":"reasoning.encrypted"`...)
 	} else {
 		dst = append(dst, `{"type":"reasoning.text"`...)
 	}
-	if first {
-		dst = append(dst, `,"format":"`+adapter.ThinkingFormat+`"`...)
+	if format != "" {
+		dst = AppendEscaped(dst, "format", format)
 	}
 	return AppendInt(dst, `,"index":`, int64(index))
 }
 
 // AppendThought appends an entry of a block that came whole.
-func AppendThought(dst []byte, index int, t prompt.Thought) []byte {
-	dst = OpenThought(dst, index, t.Redacted, true)
+func AppendThought(dst []byte, format string, index int, t prompt.Thought) []byte {
+	dst = OpenThought(dst, format, index, t.Redacted)
 	if t.Redacted {
 		return append(AppendEscaped(dst, "data", t.Text), '}')
 	}

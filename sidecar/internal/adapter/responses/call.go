@@ -21,6 +21,8 @@ func (w *writer) call(dst []byte, index int64, c gjson.Result) ([]byte, bool) {
 		return dst, false
 	case index == int64(len(w.calls)):
 		dst = w.startCall(w.closeOpen(dst), c)
+	case c.Get("function.name").Str != "":
+		return dst, false // more of the name, and the caller has been told it
 	}
 	it := w.calls[index]
 	if extra := c.Get("extra_content"); extra.IsObject() {
