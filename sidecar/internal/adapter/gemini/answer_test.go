@@ -202,6 +202,16 @@ func TestCitations(t *testing.T) {
 	}
 }
 
+// TestCitationsOfALongText: a place in a text that was not kept whole is not told, rather than a wrong one.
+func TestCitationsOfALongText(t *testing.T) {
+	const event = `{"candidates":[{"content":{"parts":[{"text":"%s"}]},"index":0%s}]}`
+	got := streamed(t, fmt.Sprintf(event, strings.Repeat("x", 64<<10+1), ""),
+		fmt.Sprintf(event, "abc", `,"citationMetadata":{"citations":[{"endIndex":3,"uri":"https://a.test"}]},"finishReason":"STOP"`))
+	if !strings.Contains(got.body, `"url":"https://a.test"`) || strings.Contains(got.body, "end_index") {
+		t.Errorf("got ...%s", got.body[max(0, len(got.body)-600):])
+	}
+}
+
 func TestUsage(t *testing.T) {
 	const body = `{"candidates":[{"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":100,"toolUsePromptTokenCount":20,` +
 		`"cachedContentTokenCount":40,"candidatesTokenCount":30,"thoughtsTokenCount":5,"totalTokenCount":155,` +

@@ -18,12 +18,13 @@ const citedMax = 64 << 10
 // characters, so the text is kept, escaped as it came.
 type citations struct {
 	text []byte
+	over bool     // there was more text than is kept
 	told []string // as they stand; the events of a stream may tell them again
 }
 
 // say takes a piece of the text.
 func (c *citations) say(escaped []byte) {
-	if len(c.text)+len(escaped) <= citedMax {
+	if c.over = c.over || len(c.text)+len(escaped) > citedMax; !c.over {
 		c.text = append(c.text, escaped...)
 	}
 }
