@@ -64,7 +64,6 @@ type Sidecar struct {
 
 	data, ops, unix net.Listener
 	acked           atomic.Uint64 // newest snapshot in force
-	draining        atomic.Bool
 	cluster         atomic.Pointer[string]
 	snapshotFault   atomic.Pointer[string] // why the newest snapshot is not in force; nil when it is
 }
@@ -205,8 +204,9 @@ func (s *Sidecar) Addr() string { return s.data.Addr().String() }
 // OpsAddr is where the ops listener is.
 func (s *Sidecar) OpsAddr() string { return s.ops.Addr().String() }
 
-// Run serves until ctx ends or an operator asks to drain, then drains: it gives bucket leases and shares back first, since a shutdown may be cut
-// short; lets running streams end, up to the drain timeout; and files what they used.
+// Run serves until ctx ends or an operator asks to drain, then drains: it refuses what comes new; gives bucket leases and
+// shares back first, since a shutdown may be cut short; lets running streams end, up to the drain timeout; and files
+// what they used.
 func (s *Sidecar) Run(ctx context.Context) error {
 	ctx, leave := context.WithCancel(ctx)
 	defer leave()
@@ -248,7 +248,7 @@ func (s *Sidecar) Run(ctx context.Context) error {
 }
 
 func (s *Sidecar) drain(ctx context.Context) {
-	s.draining.Store(true)
+	s.gateway.Drain()
 	s.log.Info("draining")
 	missed := false
 	farewell := func(what string, f func(context.Context) error) {

@@ -106,7 +106,7 @@ func (m *Machine) Withdraw(now int64, w *Waiting, gone bool) {
 	case gone:
 		m.forgetDemand(w.needs)
 	case m.leaving:
-		v = m.unavailable(0, 0)
+		v = Verdict{Reason: Leaving}
 	default:
 		h, v = m.reserveAway(now, w.outage, w.needs, w.note, now < m.usableUntil)
 	}

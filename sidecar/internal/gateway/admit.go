@@ -38,8 +38,11 @@ func (g *Gateway) admit(f *flow) *refusal {
 	}
 	hold, v := g.acquire(f, lease.Outage(f.who.Outage), needs, f.note())
 	if !v.OK {
-		if v.Reason == lease.CallerGone {
+		switch v.Reason {
+		case lease.CallerGone:
 			return f.cancelled()
+		case lease.Leaving:
+			return stopping()
 		}
 		res := f.rules.Resource(v.Resource)
 		no := f.shortOf(v, res)
