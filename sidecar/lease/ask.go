@@ -331,7 +331,10 @@ func (m *Machine) refused(now int64, w *Waiting, res *quotav1.AskResult) Verdict
 	}
 	if r != nil {
 		v.Limit = r.limit
-		if v.Reason == TooLarge {
+		switch {
+		case v.Reason == TooLarge && r.capped && v.Needed <= r.limit:
+			v.Reason = Exhausted // negative credits took it: the cap itself has room for it
+		case v.Reason == TooLarge:
 			v.Limit = r.ceiling()
 		}
 		r.memory = memory{reason: v.Reason, amount: v.Needed, left: v.Left, at: now, until: until}
