@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -347,7 +348,12 @@ func (s *Sidecar) Handle(m *quotav1.SessionResponse) {
 	case *quotav1.SessionResponse_Snapshot:
 		s.install(m.Snapshot)
 	case *quotav1.SessionResponse_Credentials:
-		s.policy.SetSecrets(m.Credentials)
+		changed := s.policy.SetSecrets(m.Credentials)
+		rules := s.policy.Rules()
+		s.router.Forget(func(id string) bool {
+			d := rules.Deployment(id)
+			return d != nil && changed[d.Credential]
+		})
 	case *quotav1.SessionResponse_UsageAck:
 		s.usage.HandleAck(m.UsageAck)
 	case *quotav1.SessionResponse_UsageResult:
@@ -364,9 +370,11 @@ func (s *Sidecar) install(snap *quotav1.Snapshot) {
 	}
 	s.lease.Configure(snap.GetResources())
 	s.fault(nil)
+	before := s.policy.Rules()
 	if err := s.policy.Install(rules, snap); err != nil {
 		s.log.Error("configuration is in force and not on disk; it will be tried again", zap.Error(err))
 	}
+	s.router.Forget(func(id string) bool { return !reflect.DeepEqual(before.Deployment(id), rules.Deployment(id)) })
 	s.acked.Store(rules.Version)
 	s.link.Send(&quotav1.SessionRequest{Message: &quotav1.SessionRequest_ConfigAck{
 		ConfigAck: &quotav1.ConfigAck{Version: rules.Version},

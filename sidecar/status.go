@@ -54,7 +54,7 @@ func (s *Sidecar) status() status {
 	tls := s.certs.problem(time.Now())
 	problem(tls != "", tls)
 	for _, d := range out.Deployments {
-		problem(d.State != "closed", "deployment "+d.Deployment+" is "+d.State)
+		problem(d.Problem != "", "deployment "+d.Deployment+" "+d.Problem)
 	}
 	out.Problems = append(out.Problems, s.gateway.Misconfigured()...)
 	return out
