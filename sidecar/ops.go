@@ -11,17 +11,18 @@ import (
 	"github.com/sluice-gateway/sluice/sidecar/lease"
 )
 
-// opsHandler serves the ops listener. drain begins what SIGTERM begins.
-func (s *Sidecar) opsHandler(drain func()) http.Handler {
+// opsHandler serves the ops listener. leave begins what SIGTERM begins.
+func (s *Sidecar) opsHandler(leave func()) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /drain", func(w http.ResponseWriter, _ *http.Request) {
-		drain()
+		s.gateway.Drain() // before the answer, not a moment later
+		leave()
 		answer(w, 202, "draining")
 	})
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, 200, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		switch {
-		case s.draining.Load():
+		case s.gateway.Draining():
 			answer(w, 503, "draining")
 		case s.policy.Rules() == nil:
 			answer(w, 503, "no configuration yet: quotad has not been reached since the first start")

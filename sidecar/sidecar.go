@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -64,7 +65,6 @@ type Sidecar struct {
 
 	data, ops, unix net.Listener
 	acked           atomic.Uint64 // newest snapshot in force
-	draining        atomic.Bool
 	cluster         atomic.Pointer[string]
 	snapshotFault   atomic.Pointer[string] // why the newest snapshot is not in force; nil when it is
 }
@@ -205,8 +205,9 @@ func (s *Sidecar) Addr() string { return s.data.Addr().String() }
 // OpsAddr is where the ops listener is.
 func (s *Sidecar) OpsAddr() string { return s.ops.Addr().String() }
 
-// Run serves until ctx ends or an operator asks to drain, then drains: it gives bucket leases and shares back first, since a shutdown may be cut
-// short; lets running streams end, up to the drain timeout; and files what they used.
+// Run serves until ctx ends or an operator asks to drain, then drains: it refuses what comes new; gives bucket leases and
+// shares back first, since a shutdown may be cut short; lets running streams end, up to the drain timeout; and files
+// what they used.
 func (s *Sidecar) Run(ctx context.Context) error {
 	ctx, leave := context.WithCancel(ctx)
 	defer leave()
@@ -248,7 +249,7 @@ func (s *Sidecar) Run(ctx context.Context) error {
 }
 
 func (s *Sidecar) drain(ctx context.Context) {
-	s.draining.Store(true)
+	s.gateway.Drain()
 	s.log.Info("draining")
 	missed := false
 	farewell := func(what string, f func(context.Context) error) {
@@ -347,7 +348,12 @@ func (s *Sidecar) Handle(m *quotav1.SessionResponse) {
 	case *quotav1.SessionResponse_Snapshot:
 		s.install(m.Snapshot)
 	case *quotav1.SessionResponse_Credentials:
-		s.policy.SetSecrets(m.Credentials)
+		changed := s.policy.SetSecrets(m.Credentials)
+		rules := s.policy.Rules()
+		s.router.Forget(func(id string) bool {
+			d := rules.Deployment(id)
+			return d != nil && changed[d.Credential]
+		})
 	case *quotav1.SessionResponse_UsageAck:
 		s.usage.HandleAck(m.UsageAck)
 	case *quotav1.SessionResponse_UsageResult:
@@ -364,9 +370,11 @@ func (s *Sidecar) install(snap *quotav1.Snapshot) {
 	}
 	s.lease.Configure(snap.GetResources())
 	s.fault(nil)
+	before := s.policy.Rules()
 	if err := s.policy.Install(rules, snap); err != nil {
 		s.log.Error("configuration is in force and not on disk; it will be tried again", zap.Error(err))
 	}
+	s.router.Forget(func(id string) bool { return !reflect.DeepEqual(before.Deployment(id), rules.Deployment(id)) })
 	s.acked.Store(rules.Version)
 	s.link.Send(&quotav1.SessionRequest{Message: &quotav1.SessionRequest_ConfigAck{
 		ConfigAck: &quotav1.ConfigAck{Version: rules.Version},

@@ -36,8 +36,8 @@ type status struct {
 func (s *Sidecar) status() status {
 	l := s.lease.Stats()
 	out := status{
-		Identity: s.cfg.Identity, Build: s.build, Incarnation: strconv.FormatUint(l.Incarnation, 16),
-		Draining: s.draining.Load(), ConfigVersion: s.acked.Load(), SnapshotFault: s.snapshotFaults(), Quotad: s.link.State(),
+		Identity: s.cfg.Identity, Build: s.build, Incarnation: strconv.FormatUint(l.Incarnation, 10),
+		Draining: s.gateway.Draining(), ConfigVersion: s.acked.Load(), SnapshotFault: s.snapshotFaults(), Quotad: s.link.State(),
 		Lease: leaseStatusOf(l, s.policy.Rules()), Usage: s.usage.Stats(), Deployments: s.router.Health(time.Now()),
 		EndUsers: s.gateway.Names(exchange.ScopeEndUser), Runs: s.gateway.Names(exchange.ScopeRun),
 		Problems: []string{},
@@ -54,7 +54,7 @@ func (s *Sidecar) status() status {
 	tls := s.certs.problem(time.Now())
 	problem(tls != "", tls)
 	for _, d := range out.Deployments {
-		problem(d.State != "closed", "deployment "+d.Deployment+" is "+d.State)
+		problem(d.Problem != "", "deployment "+d.Deployment+" "+d.Problem)
 	}
 	out.Problems = append(out.Problems, s.gateway.Misconfigured()...)
 	return out

@@ -61,3 +61,46 @@ func TestDrain(t *testing.T) {
 		}
 	})
 }
+
+// TestDrainRefusesAtOnce: from the moment of the drain a request is told that the sidecar stops, although quotad is away
+// and the leases are not back yet; so is one that waits for quotad. What runs goes on.
+func TestDrainRefusesAtOnce(t *testing.T) {
+	org := org(provider, "{ monthly: 1000 }", "{ rpm: 6000 }")
+	inWorld(t, 1, 1, org, func(t *testing.T, w *world) {
+		car := w.cars[0]
+		stopping := func(what string, a answer) {
+			t.Helper()
+			if a.status != 503 || a.code() != "shutting_down" || a.header.Get("x-should-retry") != "true" || a.header.Get("retry-after") != "1" {
+				t.Errorf("%s: %d %s %v %v", what, a.status, a.body, a.header, a.err)
+			}
+		}
+		later := func(body string) <-chan answer {
+			c := make(chan answer, 1)
+			go func() { c <- w.chat(car, body) }()
+			return c
+		}
+		if a := w.chat(car, say("tokens=1", "")); a.status != 200 { // its connection is kept
+			t.Fatalf("%d %s %v", a.status, a.body, a.err)
+		}
+		stream := later(say("tokens=20 gap=1s", `,"stream":true,"max_tokens":100`))
+		w.pass(time.Second)
+		w.cutOff(car)
+		waits := later(say("tokens=1", `,"max_tokens":1000000`)) // which is more than lies on lease
+		w.pass(time.Second)
+		if n := w.status(car).Lease.Waiting; n != 1 {
+			t.Fatalf("%d requests wait for quotad", n)
+		}
+		drained := send(t.Context(), w.http, "http://"+car.ip+":4001/drain", "", "")
+		if got := w.get("http://" + car.ip + ":4001/readyz"); drained.status != 202 || got != "draining\n" {
+			t.Errorf("%d, ready: %s", drained.status, got)
+		}
+		for range 3 {
+			stopping("a new request", w.chat(car, say("tokens=1", "")))
+		}
+		stopping("a request that waited", <-waits)
+		if a := <-stream; a.status != 200 || !strings.Contains(a.body, "[DONE]") {
+			t.Errorf("the stream: %d %s %v", a.status, a.body, a.err)
+		}
+		<-car.end
+	})
+}

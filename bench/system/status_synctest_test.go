@@ -2,11 +2,19 @@ package system
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"maps"
 	"strings"
 	"testing"
 	"time"
+
+	"connectrpc.com/connect"
+	"github.com/tidwall/gjson"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	adminv1 "github.com/sluice-gateway/sluice/proto/gen/admin/v1"
+	"github.com/sluice-gateway/sluice/proto/gen/admin/v1/adminv1connect"
 )
 
 // carStatus is a sidecar's GET /status, as operators' scripts read it.
@@ -118,6 +126,17 @@ func TestStatus(t *testing.T) {
 			!s.Lease.Journal.OK || len(s.Lease.Limits) != 0 || len(s.Lease.Budgets) != 0 {
 			t.Fatalf("at the start: %+v", s)
 		}
+		w.admin(func(ctx context.Context, c adminv1connect.AdminServiceClient) error {
+			resp, err := c.Status(ctx, connect.NewRequest(&adminv1.StatusRequest{}))
+			if err != nil {
+				return err
+			}
+			b, err := protojson.Marshal(resp.Msg) // as REST and the verbs have it
+			if got := gjson.GetBytes(b, "sidecars.0.incarnation").Str; got == "" || got != w.status(car).Incarnation {
+				t.Errorf("quotad calls it %q, it calls itself %q", got, w.status(car).Incarnation)
+			}
+			return err
+		})
 		const calls = 60
 		for range calls {
 			if a := w.chat(car, say("tokens=7", "")); a.status != 200 {
@@ -138,7 +157,7 @@ func TestStatus(t *testing.T) {
 			t.Errorf("admissions: %+v", a)
 		}
 		if want := map[string]int{
-			"throttled": 1, "reserved": 0, "exhausted": 0, "too_large": 0, "unavailable": 0, "caller_gone": 0,
+			"throttled": 1, "reserved": 0, "exhausted": 0, "too_large": 0, "unavailable": 0, "caller_gone": 0, "leaving": 0,
 		}; !maps.Equal(s.Refusals, want) {
 			t.Errorf("refusals: %v", s.Refusals)
 		}

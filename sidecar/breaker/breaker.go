@@ -16,12 +16,15 @@ const (
 	slots      = int(Window / slotLength)
 )
 
-// Breaker opens when more than half of at least Min attempts within Window failed. After OpenFor it lets one probe through; the probe's end closes it or opens it again.
+// Breaker opens when more than half of at least Min attempts within Window failed. After OpenFor it lets one probe through;
+// the probe's end closes it or opens it again.
 type Breaker struct {
 	slots     [slots]slot
 	openUntil time.Time // zero: closed
 	probing   bool
 	probeEnds time.Time // a probe that is never reported must not block for ever
+
+	failed, of int // while it is open: attempts of the window that opened it, and since
 }
 
 type slot struct {
@@ -57,6 +60,12 @@ func (b *Breaker) Report(now time.Time, ok bool) {
 	} else {
 		s.bad++
 	}
+	if !b.openUntil.IsZero() {
+		b.of++
+		if !ok {
+			b.failed++
+		}
+	}
 	if b.probing {
 		b.probing = false
 		if ok {
@@ -68,8 +77,15 @@ func (b *Breaker) Report(now time.Time, ok bool) {
 	}
 	if good, bad := b.Counts(now); !ok && b.openUntil.IsZero() && good+bad >= Min && bad > good {
 		b.openUntil = now.Add(OpenFor)
+		b.failed, b.of = bad, good+bad
 	}
 }
+
+// Why is how many of the last attempts failed, and of how many, when that opened it; 0 of 0 while it is closed.
+func (b *Breaker) Why() (failed, of int) { return b.failed, b.of }
+
+// Rest is how long it stays open; 0 when it is closed or a probe is due.
+func (b *Breaker) Rest(now time.Time) time.Duration { return max(0, b.openUntil.Sub(now)) }
 
 // Unmoved takes the end of an attempt that says nothing about the deployment's health. The next one is the probe.
 func (b *Breaker) Unmoved() { b.probing = false }

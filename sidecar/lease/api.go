@@ -49,6 +49,7 @@ const (
 	TooLarge           // the need is larger than the whole limit or cap: never
 	Unavailable        // quotad is away and nothing more may be used without it, or the resource is unknown
 	CallerGone         // done was closed while the request waited
+	Leaving            // this process stops
 	NumReasons         // how many there are, for tables indexed by Reason
 )
 
@@ -68,6 +69,8 @@ func (r Reason) String() string {
 		return "unavailable"
 	case CallerGone:
 		return "caller_gone"
+	case Leaving:
+		return "leaving"
 	}
 	return "unknown"
 }

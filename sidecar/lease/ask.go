@@ -106,7 +106,7 @@ func (m *Machine) Withdraw(now int64, w *Waiting, gone bool) {
 	case gone:
 		m.forgetDemand(w.needs)
 	case m.leaving:
-		v = m.unavailable(0, 0)
+		v = Verdict{Reason: Leaving}
 	default:
 		h, v = m.reserveAway(now, w.outage, w.needs, w.note, now < m.usableUntil)
 	}
@@ -331,7 +331,10 @@ func (m *Machine) refused(now int64, w *Waiting, res *quotav1.AskResult) Verdict
 	}
 	if r != nil {
 		v.Limit = r.limit
-		if v.Reason == TooLarge {
+		switch {
+		case v.Reason == TooLarge && r.capped && v.Needed <= r.limit:
+			v.Reason = Exhausted // negative credits took it: the cap itself has room for it
+		case v.Reason == TooLarge:
 			v.Limit = r.ceiling()
 		}
 		r.memory = memory{reason: v.Reason, amount: v.Needed, left: v.Left, at: now, until: until}

@@ -321,7 +321,7 @@ func TestLeaveReturnsThenSettles(t *testing.T) {
 				t.Errorf("%d out after leaving, want the running request's 1000", a.out())
 			}
 		})
-		if _, v := w.c.Acquire(nil, 0, Share, []Need{need(1, 1)}, nil); v.Reason != Unavailable {
+		if _, v := w.c.Acquire(nil, 0, Share, []Need{need(1, 1)}, nil); v.Reason != Leaving {
 			t.Fatalf("got %+v", v)
 		}
 		w.c.Settle(h, []Need{need(moneyID, 400)})

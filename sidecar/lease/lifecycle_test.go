@@ -50,7 +50,7 @@ func TestLeave(t *testing.T) {
 	w := b.ask(need(1, 1), need(moneyID, 1000))
 	b.exchange()
 	b.m.Leave()
-	b.refused(Share, Unavailable, need(1, 1))
+	b.refused(Share, Leaving, need(1, 1))
 	b.after(75 * time.Millisecond)
 	r := b.exchange()
 	if !r.Leaving {

@@ -152,7 +152,7 @@ func (m *Machine) count(v Verdict) { m.stats.refusals[v.Reason]++ }
 // try is Reserve for requests old and new; demand says whether this one counts as demand.
 func (m *Machine) try(now int64, outage Outage, needs []Need, note []byte, demand bool) (Hold, Verdict, bool) {
 	if m.leaving {
-		return Hold{}, m.unavailable(0, 0), false
+		return Hold{}, Verdict{Reason: Leaving}, false
 	}
 	h := m.newHold()
 	short := -1

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strconv"
 	"text/tabwriter"
 	"time"
 
@@ -84,7 +85,7 @@ func statusTable(w *tabwriter.Writer, m *adminv1.StatusResponse) {
 		if s.GetState() != "connected" {
 			config, build = "-", "-"
 		}
-		row(w, s.GetIdentity(), fmt.Sprintf("%016x", s.GetIncarnation()), s.GetState(), config, unlessNegative(s.GetLastRenewMs(), ago), build)
+		row(w, s.GetIdentity(), strconv.FormatUint(s.GetIncarnation(), 10), s.GetState(), config, unlessNegative(s.GetLastRenewMs(), ago), build)
 	}
 }
 

@@ -22,7 +22,7 @@ func TestStatusShowsWhatIsWrong(t *testing.T) {
 		Sidecars: []*adminv1.SidecarStatus{
 			{Identity: "new", Incarnation: 1, State: "connected", ConfigVersion: 6, LastRenewMs: 1_234, Build: "b"},
 			{Identity: "old", Incarnation: 2, State: "connected", ConfigVersion: 5, LastRenewMs: 12_345, Build: "b"},
-			{Identity: "gone", Incarnation: 3, State: "lapsed", LastRenewMs: -1},
+			{Identity: "gone", Incarnation: 1<<64 - 1, State: "lapsed", LastRenewMs: -1},
 		},
 	}
 	show := func() string {
@@ -36,8 +36,8 @@ func TestStatusShowsWhatIsWrong(t *testing.T) {
 	}
 	columns(t, show(), "cluster c, led by q-0, term 2, applied 24", "configuration 6, in force on 1 of 2 connected sidecars",
 		"the books did not balance after 3 entries", "q-0 a:1 leader 0 now", "q-1 b:1 voter 0 now", "q-2 c:1 voter, silent 0 1m35s ago",
-		"q-3 d:1 learner - -", "new 0000000000000001 connected 6 1.2s ago b", "old 0000000000000002 connected 5 12s ago b",
-		"gone 0000000000000003 lapsed - - -")
+		"q-3 d:1 learner - -", "new 1 connected 6 1.2s ago b", "old 2 connected 5 12s ago b",
+		"gone 18446744073709551615 lapsed - - -")
 	m.LeaderId = ""
 	if out := show(); !strings.Contains(out, "no leader at present") || strings.Contains(out, "in force on") {
 		t.Errorf("without a leader:\n%s", out)

@@ -35,6 +35,9 @@ func (k FailureKind) Failover() bool {
 	return false
 }
 
+// Misconfigured reports whether what the gateway is configured with is at fault: it does not pass by waiting.
+func (k FailureKind) Misconfigured() bool { return k == FailCredential || k == FailNotFound }
+
 // Failure is why an attempt did not succeed. Texts come from the provider, except for FailCredential, whose texts
 // never leave the process.
 type Failure struct {

@@ -29,7 +29,7 @@ func (g *Gateway) admit(f *flow) *refusal {
 	g.named(f)
 	f.reserved = g.size(f)
 	if limit := f.who.RequestCap; limit > 0 && f.reserved.cost > limit {
-		return requestCap(f.reserved.cost, limit)
+		return requestCap(f.who.Team, f.reserved.cost, limit)
 	}
 	var buf [lease.MaxNeeds]lease.Need
 	needs := f.appendNeeds(buf[:0], f.reserved.input, f.reserved.output, f.reserved.cost)
@@ -38,8 +38,11 @@ func (g *Gateway) admit(f *flow) *refusal {
 	}
 	hold, v := g.acquire(f, lease.Outage(f.who.Outage), needs, f.note())
 	if !v.OK {
-		if v.Reason == lease.CallerGone {
+		switch v.Reason {
+		case lease.CallerGone:
 			return f.cancelled()
+		case lease.Leaving:
+			return stopping()
 		}
 		res := f.rules.Resource(v.Resource)
 		no := f.shortOf(v, res)

@@ -44,8 +44,12 @@ func (g *Gateway) attempt(f *flow) *refusal {
 func (g *Gateway) tryAll(f *flow) (no *refusal, exhausted bool) {
 	g.Route.Request(f.began)
 	order, wait := g.Route.Order(time.Now(), f.targets, g.roomFor(f))
-	if len(order) == 0 {
+	switch {
+	case len(order) > 0:
+	case wait > 0:
 		return breakersOpen(wait), true
+	default:
+		return upstreamFailed(f, &exchange.Failure{Kind: exchange.FailCredential}), true
 	}
 	queue := make([]candidate, len(order), len(order)+f.alias.MaxAttempts)
 	for i, t := range order {
@@ -266,11 +270,10 @@ func (g *Gateway) inputOf(f *flow) int64 {
 // failed records an attempt that brought nothing. What the provider may invoice for it is the platform's, or the
 // team's when its policy says so or its caller has left.
 func (g *Gateway) failed(f *flow, d *exchange.Deployment, number int, start time.Time, ans *relay.Answer, failure *exchange.Failure) {
-	switch failure.Kind {
-	case exchange.FailCredential, exchange.FailNotFound:
+	if failure.Kind.Misconfigured() {
 		secret, _ := g.Policy.Secret(d.Credential)
 		g.misconfigured(d, secret, refusedBy(failure), zap.String("request_id", f.req.ID))
-	default:
+	} else {
 		g.Metrics.UpstreamFailures.WithLabelValues(d.ID, kindName(failure.Kind)).Inc()
 	}
 	e := ended{d: d, number: number, start: start, ans: ans, usage: ans.Usage, status: usagev1.Status_STATUS_FAILED}

@@ -192,6 +192,7 @@ type answer struct {
 	status int
 	header http.Header
 	body   string
+	closed bool // its connection, by the sidecar
 }
 
 func (a answer) get(path string) gjson.Result { return gjson.Get(a.body, path) }
@@ -212,7 +213,7 @@ func (r *rig) send(method, path, body string, header ...string) answer {
 	defer func() { _ = resp.Body.Close() }()
 	b, err := io.ReadAll(resp.Body)
 	r.must(err)
-	return answer{resp.StatusCode, resp.Header, string(b)}
+	return answer{resp.StatusCode, resp.Header, string(b), resp.Close}
 }
 
 func (r *rig) chat(body string, header ...string) answer {

@@ -143,11 +143,11 @@ func internalFault() *refusal {
 	return &refusal{status: 500, kind: typeServer, code: "internal_error", message: "internal error"}
 }
 
-func requestCap(needed, limit exchange.NanoUSD) *refusal {
+func requestCap(team string, needed, limit exchange.NanoUSD) *refusal {
 	return &refusal{
 		status: 400, kind: typeInvalid, code: "request_exceeds_limit", scope: "request_cap",
-		message: fmt.Sprintf("the request may cost %s USD; the key's cap for one request is %s USD: lower max_tokens",
-			usd(needed), usd(limit)),
+		message: fmt.Sprintf("the request may cost %s USD; team %q has a request_cap of %s USD for a single one: lower max_tokens",
+			usd(needed), team, usd(limit)),
 		needed: int64(needed), limit: int64(limit), unit: "usd", numbers: true,
 	}
 }

@@ -176,6 +176,8 @@ func (g *Gateway) hear(d *exchange.Deployment, ans *relay.Answer, failure *excha
 // rentedOut is the refusal when a rented limit is short. It is never named as a limit of the caller's.
 func rentedOut(d *exchange.Deployment, pool *exchange.Resource, v lease.Verdict) *refusal {
 	switch {
+	case v.Reason == lease.Leaving:
+		return stopping()
 	case pool != nil && v.Reason == lease.TooLarge:
 		return rentedTooSmall(d, pool, v.Needed)
 	case pool == nil || v.Reason != lease.Throttled:

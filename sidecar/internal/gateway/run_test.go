@@ -284,14 +284,14 @@ func TestNames(t *testing.T) {
 	})
 }
 
-// TestRequestCap: no single request of the key may reserve more.
+// TestRequestCap: no single request of the team may reserve more.
 func TestRequestCap(t *testing.T) {
 	p := &provider{id: "a", answer: fine}
 	r := newRig(t, []*provider{p}, func(s *quotav1.Snapshot) { s.Keys[0].RequestCapNano = 2_000_000 })
 	a := r.chat(output(201))
 	if a.status != 400 || a.get("error.code").Str != "request_exceeds_limit" || a.get("error.scope").Str != "request_cap" ||
 		a.get("error.limit").Raw != "0.002" || a.get("error.needed").Num <= 0.002 || a.header.Get("x-should-retry") != "false" ||
-		p.calls.Load() != 0 {
+		!strings.Contains(a.get("error.message").Str, `team "red" has a request_cap of 0.002 USD`) || p.calls.Load() != 0 {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 	if a := r.chat(output(150)); a.status != 200 {

@@ -43,6 +43,8 @@ type Gateway struct {
 
 	unpriced sync.Map // what was told of: the deployment, by its id
 
+	draining atomic.Bool
+
 	running running
 	names   names
 	earlier earlier

@@ -109,6 +109,12 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return err
 }
 
+// Drain refuses what comes from now on. What runs goes on, and Shutdown waits for it.
+func (g *Gateway) Drain() { g.draining.Store(true) }
+
+// Draining reports whether Drain has been called.
+func (g *Gateway) Draining() bool { return g.draining.Load() }
+
 // Paths of routes that are named more than once.
 const (
 	pathCount     = "/v1/messages/count_tokens"
@@ -121,6 +127,9 @@ func (g *Gateway) route(c *fasthttp.RequestCtx) {
 	post, get := c.IsPost(), c.IsGet()
 	name, isModel := strings.CutPrefix(path, "/v1/models/")
 	switch {
+	case g.Draining():
+		g.reject(c, stopping())
+		c.SetConnectionClose() // it finds whoever serves next
 	case (path == "/v1/chat/completions" || path == "/v1/messages" || path == pathResponses) && post:
 		g.serve(c, exchange.Chat)
 	case path == pathCount && post:

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -341,5 +342,32 @@ func TestDiskFault(t *testing.T) {
 	}
 	if snap, err := s.Load(); snap != nil || err != nil {
 		t.Errorf("%v %v", snap, err)
+	}
+}
+
+// TestSecretsChanged: a secret that comes again is as it was; another, and one that was set again, is not.
+func TestSecretsChanged(t *testing.T) {
+	s := NewStore("")
+	set := func(a, b *quotav1.Credential) map[string]bool {
+		return s.SetSecrets(&quotav1.Credentials{Items: []*quotav1.Credential{a, b}})
+	}
+	secret := func(name string, version uint64, text string) *quotav1.Credential {
+		return &quotav1.Credential{Name: name, Version: version, Secret: []byte(text)}
+	}
+	for i, c := range []struct {
+		a, b *quotav1.Credential
+		want map[string]bool
+	}{
+		{secret("a", 1, "x"), secret("b", 1, "y"), map[string]bool{"a": true, "b": true}},
+		{secret("a", 1, "x"), secret("b", 1, "y"), map[string]bool{"a": false, "b": false}},
+		{secret("a", 2, "z"), secret("b", 1, "y"), map[string]bool{"a": true, "b": false}},
+		{secret("a", 2, "z"), secret("b", 2, "y"), map[string]bool{"a": false, "b": true}},
+	} {
+		if got := set(c.a, c.b); !maps.Equal(got, c.want) {
+			t.Errorf("%d: %v, want %v", i, got, c.want)
+		}
+	}
+	if got, ok := s.Secret("a"); !ok || string(got) != "z" {
+		t.Errorf("%q %v", got, ok)
 	}
 }

@@ -29,7 +29,7 @@ var errDamaged = errors.New("last good snapshot is damaged")
 type Store struct {
 	dir     string
 	rules   atomic.Pointer[Rules]
-	secrets atomic.Pointer[map[string][]byte]
+	secrets atomic.Pointer[map[string]*quotav1.Credential]
 	fault   atomic.Pointer[error] // of the newest write
 
 	disk   sync.Mutex        // held while the file is written
@@ -48,17 +48,21 @@ func (s *Store) Secret(name string) (secret []byte, ok bool) {
 	if m == nil {
 		return nil, false
 	}
-	secret, ok = (*m)[name]
-	return secret, ok
+	c, ok := (*m)[name]
+	return c.GetSecret(), ok
 }
 
-// SetSecrets replaces all secrets.
-func (s *Store) SetSecrets(c *quotav1.Credentials) {
-	m := make(map[string][]byte, len(c.GetItems()))
+// SetSecrets replaces all secrets. It tells whose are others now, or were set again.
+func (s *Store) SetSecrets(c *quotav1.Credentials) (changed map[string]bool) {
+	before := s.secrets.Load()
+	m := make(map[string]*quotav1.Credential, len(c.GetItems()))
+	changed = map[string]bool{}
 	for _, it := range c.GetItems() {
-		m[it.GetName()] = it.GetSecret()
+		m[it.GetName()] = it
+		changed[it.GetName()] = before == nil || !proto.Equal((*before)[it.GetName()], it)
 	}
 	s.secrets.Store(&m)
+	return changed
 }
 
 // Install puts rules in force and then the snapshot they were compiled from on disk. An error means that only the

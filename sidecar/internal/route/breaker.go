@@ -1,9 +1,11 @@
 package route
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/sluice-gateway/sluice/sidecar/breaker"
+	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
 
 const (
@@ -14,7 +16,35 @@ const (
 // fare is how a deployment fares.
 type fare struct {
 	breaker.Breaker
-	restUntil time.Time // it asked to be left alone; independent of the breaker
+	last      *exchange.Failure // that moved the breaker; nil before the first
+	restUntil time.Time         // it asked to be left alone; independent of the breaker
+}
+
+const shownMax = 200 // bytes of a provider's text
+
+// problem says what is wrong while the breaker is open, after the deployment's name.
+func (f *fare) problem(now time.Time) string {
+	if f.State(now) == "closed" {
+		return ""
+	}
+	what := "is tried again with the next request"
+	if rest := f.Rest(now); rest > 0 {
+		what = fmt.Sprintf("is left alone for %d s more", (rest+time.Second-1)/time.Second)
+	}
+	failed, of := f.Why()
+	return fmt.Sprintf("%s: %d of its last %d requests failed, the last %s", what, failed, of, how(f.last))
+}
+
+// how an attempt failed. What the provider says to a wrong credential is not told: it may quote the key.
+func how(f *exchange.Failure) string {
+	var text string
+	if f.Kind != exchange.FailCredential && f.Message != "" {
+		text = fmt.Sprintf(" (%.*q)", shownMax, f.Message)
+	}
+	if f.Status == 0 {
+		return "without an answer" + text
+	}
+	return fmt.Sprintf("with status %d%s", f.Status, text)
 }
 
 const (

@@ -3,6 +3,7 @@
 package route
 
 import (
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -74,7 +75,8 @@ func New() *Router { return &Router{breakers: map[string]*fare{}} }
 // Order puts candidates in the order they are to be tried at now: by priority, within a priority drawn by weight,
 // those with an open breaker left out. Those that asked for a rest come after all others, again by priority: they may
 // still have room for a small request. A weight of 0 comes last within its priority; behind it come only those
-// without room. When every breaker is open the result is empty and wait is the time until the first one allows a probe.
+// without room. When every breaker is open the result is empty and wait is the time until the first one allows a probe
+// that may go well; 0 when none may, since what is configured of each is at fault.
 func (r *Router) Order(now time.Time, c []exchange.Target, room func(*exchange.Deployment) bool) (order []exchange.Target, wait time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -84,6 +86,7 @@ func (r *Router) Order(now time.Time, c []exchange.Target, room func(*exchange.D
 		b := r.breaker(t.Deployment.ID)
 		open := b.Wait(now)
 		switch {
+		case open > 0 && b.last.Kind.Misconfigured():
 		case open > 0 && (wait == 0 || open < wait):
 			wait = open
 		case open > 0:
@@ -162,6 +165,7 @@ func (r *Router) Report(now time.Time, deployment string, f *exchange.Failure) {
 	case exchange.FailConnect, exchange.FailTimeout, exchange.FailOverloaded, exchange.FailInvalid, exchange.FailCut,
 		exchange.FailCredential, exchange.FailNotFound:
 		b.Report(now, false)
+		b.last = f
 	case exchange.FailRateLimited:
 		rest = max(rest, restLeast)
 		b.Unmoved()
@@ -171,6 +175,14 @@ func (r *Router) Report(now time.Time, deployment string, f *exchange.Failure) {
 	if until := now.Add(min(rest, restMax)); rest > 0 && until.After(b.restUntil) {
 		b.restUntil = until
 	}
+}
+
+// Forget trusts the deployments again that are others now, or have another credential: how the old ones fared says
+// nothing about them.
+func (r *Router) Forget(changed func(deployment string) bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.breakers, func(id string, _ *fare) bool { return changed(id) })
 }
 
 // Request counts a request towards the retry budget.
@@ -193,6 +205,7 @@ type Health struct {
 	State      string `json:"state"` // closed, open, half_open
 	Successes  int    `json:"successes_20s"`
 	Failures   int    `json:"failures_20s"`
+	Problem    string `json:"problem,omitempty"` // unless it is closed: what, until when, and why
 }
 
 // Health lists the deployments that have been used, by id.
@@ -202,7 +215,7 @@ func (r *Router) Health(now time.Time) []Health {
 	out := make([]Health, 0, len(r.breakers))
 	for id, b := range r.breakers {
 		ok, bad := b.Counts(now)
-		out = append(out, Health{id, b.State(now), ok, bad})
+		out = append(out, Health{id, b.State(now), ok, bad, b.problem(now)})
 	}
 	slices.SortFunc(out, func(a, b Health) int {
 		if a.Deployment < b.Deployment {

@@ -212,3 +212,64 @@ func TestRetryBudget(t *testing.T) {
 		t.Error("the floor must refill with time")
 	}
 }
+
+// TestProblem: operators are told until when a deployment is left alone and why, and nothing once it is well.
+func TestProblem(t *testing.T) {
+	r := New()
+	c := []exchange.Target{target("a", 1, 1)}
+	want := func(at time.Time, text string) {
+		t.Helper()
+		if h := r.Health(at); h[0].Problem != text || (h[0].State == "closed") != (text == "") {
+			t.Errorf("%+v, want %q", h, text)
+		}
+	}
+	report := func(at time.Time, f *exchange.Failure) { r.Report(at, "a", f) }
+	for range 2 {
+		report(start, nil)
+	}
+	for range 8 {
+		want(start, "")
+		report(start, &exchange.Failure{Kind: exchange.FailOverloaded, Status: 500, Message: "out of \"luck\"\n"})
+	}
+	later := start.Add(8500 * time.Millisecond)
+	want(later, `is left alone for 22 s more: 8 of its last 10 requests failed, the last with status 500 ("out of \"luck\"\n")`)
+	due := start.Add(breaker.OpenFor)
+	want(due, `is tried again with the next request: 8 of its last 10 requests failed, the last with status 500 ("out of \"luck\"\n")`)
+	r.Order(due, c, anyRoom)
+	report(due, &exchange.Failure{Kind: exchange.FailTimeout})
+	report(due, &exchange.Failure{Kind: exchange.FailRateLimited, Status: 429}) // which does not keep it open
+	want(due, "is left alone for 30 s more: 9 of its last 11 requests failed, the last without an answer")
+	due = due.Add(breaker.OpenFor)
+	r.Order(due, c, anyRoom)
+	report(due, &exchange.Failure{Kind: exchange.FailCredential, Status: 401, Message: "wrong key sk-secret"})
+	want(due.Add(time.Second), "is left alone for 29 s more: 10 of its last 12 requests failed, the last with status 401")
+	due = due.Add(breaker.OpenFor)
+	r.Order(due, c, anyRoom)
+	report(due, nil)
+	want(due, "")
+}
+
+// TestNothingToWaitFor: of open breakers those do not count whose deployment is misconfigured.
+func TestNothingToWaitFor(t *testing.T) {
+	r := New()
+	fail := func(at time.Time, id string, kind exchange.FailureKind) {
+		for range breaker.Min {
+			r.Report(at, id, failed(kind))
+		}
+	}
+	fail(start, "a", exchange.FailCredential)
+	fail(start, "b", exchange.FailNotFound)
+	fail(start.Add(time.Second), "c", exchange.FailOverloaded)
+	now := start.Add(2 * time.Second)
+	if o, wait := r.Order(now, []exchange.Target{target("a", 1, 1), target("b", 1, 1)}, anyRoom); len(o) != 0 || wait != 0 {
+		t.Errorf("%s, wait %s", ids(o), wait)
+	}
+	both := []exchange.Target{target("a", 1, 1), target("c", 1, 1)}
+	if o, wait := r.Order(now, both, anyRoom); len(o) != 0 || wait != breaker.OpenFor-time.Second {
+		t.Errorf("%s, wait %s", ids(o), wait)
+	}
+	r.Forget(func(id string) bool { return id == "a" })
+	if o, _ := r.Order(now, both, anyRoom); ids(o) != "a" {
+		t.Errorf("%s: what is another now is trusted, what is not is not", ids(o))
+	}
+}
