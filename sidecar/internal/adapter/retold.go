@@ -83,12 +83,13 @@ func (r *Retold) learn(chunk gjson.Result, data []byte) {
 	}
 	r.holes = r.holes[:0]
 	plain := true
-	choice.Get("delta").ForEach(func(k, v gjson.Result) bool {
+	delta := choice.Get("delta")
+	delta.ForEach(func(k, v gjson.Result) bool {
 		switch {
 		case k.Str == "role", !given(v), v.Type == gjson.String && v.Str == "":
 		case k.Str == "content", k.Str == "reasoning_content":
 			h, ok := HoleIn(data, v)
-			plain = plain && ok
+			plain = plain && ok && delta.Get(k.Str).Index == v.Index // of two of a name the first is told
 			r.holes, r.thought = append(r.holes, h), k.Str != "content"
 		default:
 			plain = false

@@ -71,7 +71,7 @@ func AddChunks(f *testing.F) {
 		`{"role":"assistant","content":"~","refusal":""}}],"service_tier":"flex"}`, `{"content":"~","refusal":"~"}}]}`, `{"refusal":"~"}}]}`,
 		`{"content":"~"},"logprobs":{"content":[{"token":"~"}]}}]}`, `{"content":"~"},"finish_reason":"length"}]}`, `{"content":"~"},"logprobs":{"content":[{"token":"a"}]}}]}`,
 		`{"tool_calls":[{"index":#,"id":"i","function":{"name":"f","arguments":"~"}}]}}]}`, `{"content":"~","annotations":[{"type":"url_citation","url_citation":{"url":"~"}}]}}]}`,
-		`{"content":"~","content":"b"}},{"delta":{"content":"~"}}],"x_gateway":{"a":#}}`, `{"images":[{"image_url":{"url":"data:image/png;base64,~"}}]}}]}`,
+		`{"content":"~","content":"a"}}]}`, `{"content":"~","content":"b"}},{"delta":{"content":"~"}}],"x_gateway":{"a":#}}`, `{"images":[{"image_url":{"url":"data:image/png;base64,~"}}]}}]}`,
 	} {
 		f.Add(text, head+delta, Pieces, uint16(0x0ff0))
 		f.Add(head+delta, text, Pieces, uint16(0x3333))
