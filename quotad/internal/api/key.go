@@ -130,10 +130,14 @@ func (s *Service) RevokeKey(ctx context.Context, req *connect.Request[adminv1.Re
 
 // readCredential takes a secret in a form that its provider has. A document becomes one line.
 func readCredential(provider string, secret []byte) ([]byte, error) {
-	if _, err := readSecret(provider, secret); err != nil {
+	secret = bytes.TrimSpace(secret)
+	s, err := readSecret(provider, secret)
+	if err == nil {
+		err = checkForm(provider, s, secret)
+	}
+	if err != nil {
 		return nil, badInput("secret: %v", err)
 	}
-	secret = bytes.TrimSpace(secret)
 	if !bytes.HasPrefix(secret, []byte("{")) {
 		return secret, nil
 	}
