@@ -250,6 +250,14 @@ func TestBudgetUsageStatus(t *testing.T) {
 	month := time.Now().UTC().Format("200601")
 	columns(t, o.run("budget", "show"), "SCOPE OWNER PERIOD CAP", "team red "+month+" $100.00 $0.00 $0.00 $0.00 $0.00 $0.00 $100.00 0.0% yes ")
 	columns(t, o.run("budget", "credit", "red", "2.000000001", "--reason", "launch"), "team red "+month+" $100.00 $2.000000001")
+	columns(t, o.run("budget", "credit", "red", "3", "--reason", "a ticket", "--id", "t-1"), "team red "+month+" $100.00 $5.000000001")
+	columns(t, o.run("budget", "credit", "red", "3", "--reason", "a ticket", "--id", "t-1"), "team red "+month+" $100.00 $5.000000001",
+		"This credit had been given already; nothing changed:", "team red $3.00 "+time.Now().UTC().Format("2006"))
+	o.refused(`id: "t-1" is that of a credit of $3.00, `, "budget", "credit", "red", "1", "--reason", "x", "--id", "t-1")
+	if out := o.run("budget", "show", "red"); !strings.Contains(out, "launch\n") || !strings.Contains(out, "t-1  ") || !strings.Contains(out, "a ticket\n") {
+		t.Errorf("who gave what, and why, is not told:\n%s", out)
+	}
+	o.run("budget", "credit", "--reason", "taken back", "--", "red", "-3")
 	columns(t, o.run("budget", "credit", "--reason", "back", "--", "red", "-1"), "team red "+month+" $100.00 $1.000000001")
 	o.refused("reason: required", "budget", "credit", "red", "1")
 	o.refused("is not an amount in dollars", "budget", "credit", "red", "1,50", "--reason", "x")

@@ -174,15 +174,26 @@ func TestBudgetsAndCredit(t *testing.T) {
 	if b := show(); b.GetCapNano() != 100e9 || b.GetFreeNano() != 100e9 || !b.GetHard() {
 		t.Fatalf("at first: %v", b)
 	}
-	for range 2 { // the id makes it count once
-		b := call(p, client.CreditBudget, &adminv1.CreditBudgetRequest{Team: "red", AmountNano: 5e9, Reason: "launch", Id: "one"}).GetBudget()
-		if b.GetCreditsNano() != 5e9 || b.GetFreeNano() != 105e9 {
+	for again := range 2 { // the id makes it count once, and what was given is told
+		m := call(p, client.CreditBudget, &adminv1.CreditBudgetRequest{Team: "red", AmountNano: 5e9, Actor: "ann", Reason: "launch", Id: "one"})
+		if b := m.GetBudget(); b.GetCreditsNano() != 5e9 || b.GetFreeNano() != 105e9 {
 			t.Fatalf("credited: %v", b)
 		}
+		if c := m.GetCredit(); m.GetRepeated() != (again > 0) || c.GetAmountNano() != 5e9 || c.GetActor() != "ann" || c.GetReason() != "launch" {
+			t.Errorf("time %d: %v", again, m)
+		}
+	}
+	other := refusal(p, client.CreditBudget, &adminv1.CreditBudgetRequest{Team: "red", AmountNano: 4e9, Reason: "more", Id: "one"})
+	if want := `id: "one" is that of a credit of $5.00, `; other.Code() != connect.CodeAlreadyExists || !strings.Contains(other.Message(), want) ||
+		!strings.Contains(other.Message(), `by ann: "launch"; nothing was done`) {
+		t.Errorf("another amount: %v", other)
 	}
 	b := call(p, client.CreditBudget, &adminv1.CreditBudgetRequest{Team: "red", AmountNano: -2e9, Reason: "back"}).GetBudget()
 	if b.GetCreditsNano() != 3e9 {
 		t.Fatalf("debited: %v", b)
+	}
+	if given := show().GetGiven(); len(given) != 2 || given[0].GetId() != "one" || given[1].GetAmountNano() != -2e9 || given[1].GetReason() != "back" {
+		t.Errorf("given: %v", given)
 	}
 	call(p, client.PutBudget, &adminv1.PutBudgetRequest{Team: "red", Spec: spec(t, map[string]any{"monthly": 12.5, "hard": false})})
 	if b := show(); b.GetCapNano() != 12_500_000_000 || b.GetHard() {

@@ -134,6 +134,9 @@ func TestRunsAreListedAndCredited(t *testing.T) {
 	}
 	gw.ask(&raftlogv1.Need{Resource: money.ID, Amount: 5e8, Name: "large"})
 	got = call(p, client.ListRuns, &adminv1.ListRunsRequest{Team: "red"})
+	if given := got.GetRuns()[0].GetGiven(); len(given) != 1 || given[0].GetReason() != "almost done" {
+		t.Errorf("given: %v", given)
+	}
 	if got.GetRuns()[0].GetCreditsNano() != 5e8 || got.GetRuns()[1].GetCreditsNano() != 0 {
 		t.Errorf("after the credit: %v", got)
 	}

@@ -141,7 +141,7 @@ type AdminServiceClient interface {
 	ShowPools(context.Context, *connect.Request[v1.ShowPoolsRequest]) (*connect.Response[v1.ShowPoolsResponse], error)
 	// CreditBudget gives a budget's open period, or a run, more, audited; or less with a negative amount.
 	// NOT_FOUND: the team has no budget, its period closed meanwhile, or the run is not remembered. RESOURCE_EXHAUSTED:
-	// the period or the run has had 1,024 credits already.
+	// the period or the run has had 1,024 credits already. ALREADY_EXISTS: the id is that of a credit of another amount.
 	CreditBudget(context.Context, *connect.Request[v1.CreditBudgetRequest]) (*connect.Response[v1.CreditBudgetResponse], error)
 	// PutBudget sets a team's budget; the spec has the shape of teams.*.budget in org.yaml. NOT_FOUND: no such team.
 	// ABORTED: as at CreateKey.
@@ -504,7 +504,7 @@ type AdminServiceHandler interface {
 	ShowPools(context.Context, *connect.Request[v1.ShowPoolsRequest]) (*connect.Response[v1.ShowPoolsResponse], error)
 	// CreditBudget gives a budget's open period, or a run, more, audited; or less with a negative amount.
 	// NOT_FOUND: the team has no budget, its period closed meanwhile, or the run is not remembered. RESOURCE_EXHAUSTED:
-	// the period or the run has had 1,024 credits already.
+	// the period or the run has had 1,024 credits already. ALREADY_EXISTS: the id is that of a credit of another amount.
 	CreditBudget(context.Context, *connect.Request[v1.CreditBudgetRequest]) (*connect.Response[v1.CreditBudgetResponse], error)
 	// PutBudget sets a team's budget; the spec has the shape of teams.*.budget in org.yaml. NOT_FOUND: no such team.
 	// ABORTED: as at CreateKey.
