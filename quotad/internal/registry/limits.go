@@ -7,6 +7,8 @@ const (
 	depthMax         = 32       // nesting of a JSON spec
 	changeObjectsMax = 100_000  // objects of one change
 	objectsMax       = 200_000  // objects in all
+	suspectsMax      = 16       // lines in which a mistake in YAML is looked for; beyond, the fault names the block
+	suspectBytesMax  = 1 << 20  // bytes before them; likewise
 	faultsMax        = 50       // faults that are listed; further ones are counted
 	historyMax       = 1_000    // changes kept; the oldest are dropped
 	historyBytesMax  = 64 << 20 // bytes of specs in them; the oldest are dropped, the newest always stays
