@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net"
 	"net/http"
 	"net/url"
@@ -250,26 +249,6 @@ func (c *console) print(w io.Writer, m proto.Message, table func(*tabwriter.Writ
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	table(t)
 	return t.Flush()
-}
-
-// interruptible is a reader that ends with ctx: a terminal or a pipe may never say anything more.
-func interruptible(ctx context.Context, from io.Reader) io.Reader {
-	r, w := io.Pipe()
-	go func() {
-		_, err := io.Copy(w, from)
-		_ = w.CloseWithError(err)
-	}()
-	context.AfterFunc(ctx, func() { _ = w.CloseWithError(ctx.Err()) })
-	return r
-}
-
-// bare is what is wrong with a file, without the name, which the caller has said.
-func bare(err error) error {
-	var at *fs.PathError
-	if errors.As(err, &at) {
-		return at.Err
-	}
-	return err
 }
 
 func row(w io.Writer, cells ...string) {

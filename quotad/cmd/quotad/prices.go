@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -121,24 +119,13 @@ func (p *pricesImport) table(cmd *cobra.Command) (*pricelist.Table, error) {
 	if p.format != "" && !slices.Contains(pricelist.Formats(), p.format) {
 		return nil, fmt.Errorf("--format: %q is none of %s", p.format, strings.Join(pricelist.Formats(), ", "))
 	}
-	from, name := io.Reader(nil), p.file
-	if name == "-" {
-		from, name = interruptible(cmd.Context(), cmd.InOrStdin()), "standard input"
-	} else {
-		f, err := os.Open(p.file)
-		if err != nil {
-			return nil, fmt.Errorf("FILE: %s: %w", name, bare(err))
-		}
-		defer func() { _ = f.Close() }()
-		from = f
-	}
-	text, err := io.ReadAll(io.LimitReader(from, pricelist.FileBytesMax+1))
+	text, err := whole(cmd, "FILE", p.file, pricelist.FileBytesMax)
 	if err != nil {
-		return nil, fmt.Errorf("FILE: %s: %w", name, bare(err))
+		return nil, err
 	}
 	t, err := pricelist.Read(p.format, text)
 	if err != nil {
-		return nil, fmt.Errorf("FILE: %s: %w", name, err)
+		return nil, fmt.Errorf("FILE: %s: %w", shown(p.file), err)
 	}
 	return t, nil
 }

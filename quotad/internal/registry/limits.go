@@ -2,7 +2,8 @@ package registry
 
 // The bounds of this package. Above one, the caller sees a fault or a refusal that names it, unless said otherwise.
 const (
-	fileBytesMax     = 16 << 20 // bytes of an org.yaml
+	FileBytesMax = 16 << 20 // bytes of an org.yaml
+
 	specBytesMax     = 1 << 20  // bytes of one object's spec
 	depthMax         = 32       // nesting of a JSON spec
 	changeObjectsMax = 100_000  // objects of one change

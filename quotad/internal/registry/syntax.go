@@ -14,8 +14,8 @@ import (
 
 // parseYAML reads one document; nil is an empty one.
 func parseYAML(text []byte) (root *yaml.Node, wrong *Fault) {
-	if len(text) > fileBytesMax {
-		return nil, &Fault{Line: 1, What: fmt.Sprintf("the file is longer than %d bytes", fileBytesMax)}
+	if len(text) > FileBytesMax {
+		return nil, &Fault{Line: 1, What: fmt.Sprintf("the file is longer than %d bytes", FileBytesMax)}
 	}
 	in := &byLine{rest: text}
 	root, err := decodeYAML(in)
