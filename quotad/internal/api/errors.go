@@ -58,6 +58,14 @@ func refused(r *registry.Refusal) error {
 	return connect.NewError(connect.CodeInvalidArgument, errors.New(r.String()))
 }
 
+// refusedIn is refused for objects that came from a file: what is wrong with them is said with their place in it.
+func refusedIn(file *registry.Places, r *registry.Refusal) error {
+	if r.Reason == registry.ReasonConflict {
+		return refused(r)
+	}
+	return connect.NewError(connect.CodeInvalidArgument, file.Faults(r.Problems))
+}
+
 func badInput(format string, args ...any) error {
 	return connect.NewError(connect.CodeInvalidArgument, fmt.Errorf(format, args...))
 }

@@ -77,7 +77,7 @@ func TestKeysOfProviders(t *testing.T) {
 			if !strings.Contains(tc.keys, " model:") {
 				tc.keys += "\n  model: m"
 			}
-			_, err := ParseOrg("org.yaml", []byte("version: 1\ndeployments:\n- "+tc.keys+"\n  id: d\n  unpriced: allow\n"))
+			_, _, err := ParseOrg("org.yaml", []byte("version: 1\ndeployments:\n- "+tc.keys+"\n  id: d\n  unpriced: allow\n"))
 			switch {
 			case tc.want == "" && err != nil:
 				t.Error(err)
@@ -107,7 +107,7 @@ func TestBaseURLOfGoogle(t *testing.T) {
 		"odd region":   {"provider: vertex, project: p, region: a.b", `org.yaml:2: deployments[d].region: "a.b" is not a region, like europe-west4, eu or global`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			org, err := ParseOrg("org.yaml", []byte("version: 1\ndeployments: [{id: d, model: m, unpriced: allow, "+tc.keys+"}]\n"))
+			org, _, err := ParseOrg("org.yaml", []byte("version: 1\ndeployments: [{id: d, model: m, unpriced: allow, "+tc.keys+"}]\n"))
 			got := ""
 			if err != nil {
 				got = err.Error()

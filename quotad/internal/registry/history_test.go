@@ -285,7 +285,7 @@ func TestDiffThenApplyReachesWhatIsDesired(t *testing.T) {
 		var reached []string // YAML by step
 		var versions []uint64
 		for i := range rapid.IntRange(1, 6).Draw(t, "steps") {
-			desired, err := ParseOrg("org.yaml", []byte(drawOrg(t)))
+			desired, _, err := ParseOrg("org.yaml", []byte(drawOrg(t)))
 			if err != nil {
 				t.Fatalf("parse: %v", err)
 			}
@@ -314,7 +314,7 @@ func TestDiffThenApplyReachesWhatIsDesired(t *testing.T) {
 					t.Fatalf("key %s lost its secret or its revocation", k.ID)
 				}
 			}
-			back, err := ParseOrg("back.yaml", []byte(r.YAML()))
+			back, _, err := ParseOrg("back.yaml", []byte(r.YAML()))
 			if err != nil {
 				t.Fatalf("own YAML: %v", err)
 			}
@@ -340,7 +340,7 @@ func TestDiffThenApplyReachesWhatIsDesired(t *testing.T) {
 		if res := loaded.Apply(1000, c); res.Refusal != nil {
 			t.Fatalf("rollback refused: %s", res.Refusal)
 		}
-		want, err := ParseOrg("then.yaml", []byte(reached[i]))
+		want, _, err := ParseOrg("then.yaml", []byte(reached[i]))
 		if err != nil {
 			t.Fatalf("parse: %v", err)
 		}

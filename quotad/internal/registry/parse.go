@@ -40,21 +40,39 @@ type document struct {
 	order []Ref
 }
 
+// Places say where the objects of an org.yaml stand in it.
+type Places struct{ doc *document }
+
+// Faults are problems of objects, found against what is stored, as faults of the file where the object stands in it.
+func (p *Places) Faults(problems []Problem) error {
+	faults := make([]Fault, len(problems))
+	for i, x := range problems {
+		base := p.doc.paths[x.Ref]
+		if base == "" {
+			faults[i] = Fault{What: x.String()}
+			continue
+		}
+		path := join(base, x.Path)
+		faults[i] = Fault{p.doc.file, p.doc.lineOf(path), path, x.What}
+	}
+	return sorted(faults)
+}
+
 // ParseOrg reads an org.yaml. file is its name in faults. The objects are in canonical form, ordered by kind and id.
 // The file must make sense alone: what it refers to must stand in it. The error is *Faults and lists every mistake.
-func ParseOrg(file string, text []byte) ([]Object, error) {
+func ParseOrg(file string, text []byte) ([]Object, *Places, error) {
 	d := &document{reader: newReader(file), state: newState(), paths: map[Ref]string{}}
 	root, wrong := parseYAML(text)
 	if wrong != nil {
 		d.fault(wrong.Line, "", "%s", wrong.What)
-		return nil, sorted(d.faults)
+		return nil, nil, sorted(d.faults)
 	}
 	if d.noAnchors(root); len(d.faults) > 0 {
-		return nil, sorted(d.faults)
+		return nil, nil, sorted(d.faults)
 	}
 	if root != nil && (root.Kind != yaml.MappingNode || root.Tag != "!!map") {
 		d.fault(root.Line, "", "the file must be a mapping of sections, like teams and keys")
-		return nil, sorted(d.faults)
+		return nil, nil, sorted(d.faults)
 	}
 	m := d.mapping(root, "")
 	m.line = max(m.line, 1)
@@ -66,14 +84,14 @@ func ParseOrg(file string, text []byte) ([]Object, error) {
 	d.checkAll()
 	d.checkCapabilities()
 	if err := sorted(d.faults); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	slices.SortFunc(d.order, compareRefs)
 	objects := make([]Object, len(d.order))
 	for i, r := range d.order {
 		objects[i] = object(r.ID, d.state.find(r).value)
 	}
-	return objects, nil
+	return objects, &Places{d}, nil
 }
 
 // noAnchors refuses YAML anchors, and so the aliases of them: expanding those lets a small file stand for an endless one.

@@ -50,7 +50,7 @@ func TestEveryMistakeOfAPrice(t *testing.T) {
 		"misspelt":       {`{ input: 1, audio: 2 }`, []string{at + ".audio: unknown key (allowed: input, cache_read, cache_write_5m, cache_write_1h, output, audio_input, audio_output, image_input, image_output, per_call_usd, above, service_tiers, speeds, inference_geo)"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := ParseOrg("org.yaml", []byte(priced(c.entry)))
+			_, _, err := ParseOrg("org.yaml", []byte(priced(c.entry)))
 			var faults *Faults
 			if !errors.As(err, &faults) {
 				t.Fatalf("got %v, want Faults", err)
@@ -73,7 +73,7 @@ func TestEveryMistakeOfAPrice(t *testing.T) {
 	for i := range timesMax + 1 {
 		many = append(many, fmt.Sprintf("t%d: 1", i))
 	}
-	if _, err := ParseOrg("org.yaml", []byte(priced("{ input: 1, service_tiers: { "+strings.Join(many, ", ")+" } }"))); err == nil ||
+	if _, _, err := ParseOrg("org.yaml", []byte(priced("{ input: 1, service_tiers: { "+strings.Join(many, ", ")+" } }"))); err == nil ||
 		!strings.Contains(err.Error(), "has 17 names, more than 16") {
 		t.Errorf("many tiers: %v", err)
 	}
