@@ -223,7 +223,7 @@ func aRow(team, alias string, cost int64) *raftlogv1.UsageRow {
 func TestUsage(t *testing.T) {
 	p := newPlane(t)
 	p.apply(orgYAML)
-	p.usage(aRow("red", "chat", 7), aRow("red", "other", 5), aRow("blue", "chat", 100))
+	p.usage(aRow("red", "chat", 7), aRow("red", "other", 5), aRow("blue", "chat", 90), aRow("gone", "chat", 10))
 	rows := call(p, client.QueryUsage, &adminv1.QueryUsageRequest{Team: "red", GroupBy: "team,alias"}).GetRows()
 	if len(rows) != 2 || rows[0].GetGroup()["alias"] != "chat" || rows[0].GetCostNano() != 7 || rows[0].GetTokens().GetOutput() != 20 ||
 		rows[0].GetGroup()["team"] != "red" || rows[0].GetAttempts() != 2 {
@@ -234,6 +234,12 @@ func TestUsage(t *testing.T) {
 	}
 	if rows := call(p, client.QueryUsage, &adminv1.QueryUsageRequest{From: "2020-01-01", To: "2020-02-01T00:00:00Z"}).GetRows(); len(rows) != 0 {
 		t.Fatalf("long ago: %v", rows)
+	}
+	if rows := call(p, client.QueryUsage, &adminv1.QueryUsageRequest{Team: "gone"}).GetRows(); len(rows) != 1 || rows[0].GetCostNano() != 10 {
+		t.Fatalf("of a team that is no more: %v", rows)
+	}
+	if rows := call(p, client.QueryUsage, &adminv1.QueryUsageRequest{Team: "gone", To: "2020-02-01", From: "2020-01-01"}).GetRows(); len(rows) != 0 {
+		t.Fatalf("of a team that is no more, long ago: %v", rows)
 	}
 }
 
@@ -316,6 +322,8 @@ func TestRefusals(t *testing.T) {
 		{"put price: bad date", refusal(p, client.PutPrice, &adminv1.PutPriceRequest{Version: "p", Spec: spec(t, map[string]any{"valid_from": "soon"})}), connect.CodeInvalidArgument, "valid_from"},
 		{"usage: from", refusal(p, client.QueryUsage, &adminv1.QueryUsageRequest{From: "soon"}), connect.CodeInvalidArgument, `from: "soon"`},
 		{"usage: group", refusal(p, client.QueryUsage, &adminv1.QueryUsageRequest{GroupBy: "colour"}), connect.CodeInvalidArgument, `cannot group by "colour"`},
+		{"usage: no team", refusal(p, client.QueryUsage, &adminv1.QueryUsageRequest{Team: "nope"}), connect.CodeNotFound, `no team "nope"`},
+		{"usage: to come", refusal(p, client.QueryUsage, &adminv1.QueryUsageRequest{From: "9999-12-31"}), connect.CodeInvalidArgument, "from: 9999-12-31T00:00:00Z is in the future: without to, the time ends now"},
 		{"usage: backwards", refusal(p, client.QueryUsage, &adminv1.QueryUsageRequest{From: "2026-02-01", To: "2026-01-01"}), connect.CodeInvalidArgument, "from: 2026-02-01T00:00:00Z is not before 2026-01-01T00:00:00Z"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

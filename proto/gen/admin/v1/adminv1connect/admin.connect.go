@@ -152,7 +152,7 @@ type AdminServiceClient interface {
 	// ABORTED: as at CreateKey.
 	PutPrice(context.Context, *connect.Request[v1.PutPriceRequest]) (*connect.Response[v1.PutPriceResponse], error)
 	// QueryUsage sums usage, which is kept by the hour for 40 days and by the day (UTC) for 400 days. A range is rounded
-	// outwards to what is kept.
+	// outwards to what is kept. NOT_FOUND: there is no such team and no usage of one that was.
 	QueryUsage(context.Context, *connect.Request[v1.QueryUsageRequest]) (*connect.Response[v1.QueryUsageResponse], error)
 	// ListMembers lists quotad's nodes and where they are.
 	ListMembers(context.Context, *connect.Request[v1.ListMembersRequest]) (*connect.Response[v1.ListMembersResponse], error)
@@ -515,7 +515,7 @@ type AdminServiceHandler interface {
 	// ABORTED: as at CreateKey.
 	PutPrice(context.Context, *connect.Request[v1.PutPriceRequest]) (*connect.Response[v1.PutPriceResponse], error)
 	// QueryUsage sums usage, which is kept by the hour for 40 days and by the day (UTC) for 400 days. A range is rounded
-	// outwards to what is kept.
+	// outwards to what is kept. NOT_FOUND: there is no such team and no usage of one that was.
 	QueryUsage(context.Context, *connect.Request[v1.QueryUsageRequest]) (*connect.Response[v1.QueryUsageResponse], error)
 	// ListMembers lists quotad's nodes and where they are.
 	ListMembers(context.Context, *connect.Request[v1.ListMembersRequest]) (*connect.Response[v1.ListMembersResponse], error)
