@@ -114,6 +114,21 @@ func TestRestoreOfAPipe(t *testing.T) {
 	}
 }
 
+// TestInspectOfDamage: what is damaged is shown, and a script learns of it.
+func TestInspectOfDamage(t *testing.T) {
+	for _, output := range []string{"table", "json"} {
+		dir := t.TempDir()
+		must(t, os.WriteFile(filepath.Join(dir, "raft.db"), []byte("no log"), 0o600))
+		cmd := command()
+		var out bytes.Buffer
+		cmd.SetOut(&out)
+		cmd.SetArgs([]string{"inspect", dir, "-o", output})
+		if err := cmd.Execute(); err == nil || err.Error() != "DATA_DIR: "+dir+" is damaged" || !strings.Contains(out.String(), "raft.db") {
+			t.Errorf("%s: %v\n%s", output, err, out.String())
+		}
+	}
+}
+
 func TestInspectOfAnotherDirectory(t *testing.T) {
 	dir := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(dir, "notes"), nil, 0o600))

@@ -73,7 +73,7 @@ func (p *pricesImport) run(cmd *cobra.Command, c *console, now time.Time) error 
 	if err != nil {
 		return err
 	}
-	models, remarks, err := p.models(table, deployments)
+	models, remarks, err := p.models(table, deployments, list)
 	if err != nil {
 		return err
 	}
@@ -152,8 +152,17 @@ func newestOf(objects []*adminv1.ConfigObject) (registry.Object, priceList, erro
 }
 
 // models says which model of the table each price is that of.
-func (p *pricesImport) models(table *pricelist.Table, deployments []*adminv1.ConfigObject) (models map[string]string, remarks []string, err error) {
+func (p *pricesImport) models(table *pricelist.Table, deployments []*adminv1.ConfigObject, list priceList) (
+	models map[string]string, remarks []string, err error,
+) {
 	models = map[string]string{}
+	specs := make([]registry.Deployment, len(deployments))
+	for i, o := range deployments {
+		if err := json.Unmarshal([]byte(o.GetSpecJson()), &specs[i]); err != nil {
+			return nil, nil, fmt.Errorf("deployment %s: %w", o.GetId(), err)
+		}
+		specs[i].ID = o.GetId()
+	}
 	for _, m := range p.maps {
 		price, model, ok := strings.Cut(m, "=")
 		switch {
@@ -163,22 +172,22 @@ func (p *pricesImport) models(table *pricelist.Table, deployments []*adminv1.Con
 			return nil, nil, fmt.Errorf("--map: %s is there twice", price)
 		}
 		models[price] = model
+		used := slices.ContainsFunc(specs, func(d registry.Deployment) bool { return d.Price == price })
+		if list.PerMillionUSD[price] == nil && !used {
+			remarks = append(remarks, fmt.Sprintf("price %s is new: no price version has it, and no deployment uses it yet", price))
+		}
 	}
 	if len(p.maps) > 0 {
-		return models, nil, nil
+		return models, remarks, nil
 	}
-	for _, o := range deployments {
-		var d registry.Deployment
-		if err := json.Unmarshal([]byte(o.GetSpecJson()), &d); err != nil {
-			return nil, nil, fmt.Errorf("deployment %s: %w", o.GetId(), err)
-		}
+	for _, d := range specs {
 		if d.Price == "" {
 			continue
 		}
 		model := inTable(table, &d)
 		switch {
 		case model == "":
-			remarks = append(remarks, fmt.Sprintf("deployment %s: the table has no price of model %s: price %s stays as it is", o.GetId(), d.Model, d.Price))
+			remarks = append(remarks, fmt.Sprintf("deployment %s: the table has no price of model %s: price %s stays as it is", d.ID, d.Model, d.Price))
 		case models[d.Price] != "" && models[d.Price] != model:
 			return nil, nil, fmt.Errorf("price %s is that of %s and of %s: say which by --map", d.Price, models[d.Price], model)
 		default:

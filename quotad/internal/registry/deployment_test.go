@@ -62,6 +62,7 @@ func TestKeysOfProviders(t *testing.T) {
 		"a profile here":        {"provider: bedrock\n  region: us-gov-west-1\n  model: arn:aws-us-gov:bedrock:us-gov-west-1:1:inference-profile/x", ""},
 		"no region of AWS":      {"provider: bedrock\n  region: eu", `:4: deployments[d].region: "eu" is not a region, like us-east-1`},
 		"Google's for AWS":      {"provider: bedrock\n  region: europe-west4", `:4: deployments[d].region: "europe-west4" is not a region`},
+		"price and none":        {"provider: compatible\n  base_url: http://h\n  price: mid", `:8: deployments[d].unpriced: stands beside price "mid", which a slip would make 0 without a word: leave one of them out`},
 		"capability misspelt":   {"provider: openai\n  capabilities: [tools, vison]", `:4: deployments[d].capabilities[1]: "vison" is none of tools, json_schema, vision, and no alias needs it: did you mean vision?`},
 		"capability of nobody":  {"provider: openai\n  capabilities: [chess]", `:4: deployments[d].capabilities[0]: "chess" is none of tools, json_schema, vision, and no alias needs it`},
 		"base model":            {"provider: bedrock\n  region: eu-central-1\n  base_model: anthropic.claude-opus-4-6-v1", ""},
