@@ -262,18 +262,20 @@ func dollars(nano int64) string { return registry.Nano(nano).USD() }
 
 // parseDollars reads a decimal number of dollars exactly into nano-dollars.
 func parseDollars(s string) (int64, error) {
-	bad := fmt.Errorf("%q is not an amount in dollars such as 12.50, with at most 9 decimals", s)
+	const digitsMax = 9 // before the point, and after it
 	text, negative := strings.CutPrefix(s, "-")
 	whole, frac, _ := strings.Cut(strings.TrimPrefix(text, "$"), ".")
-	if whole == "" || len(frac) > 9 || len(whole) > 9 {
-		return 0, bad
+	switch {
+	case whole == "" || strings.Trim(whole+frac, "0123456789") != "":
+		return 0, fmt.Errorf("%q is not an amount in dollars such as 12.50", s)
+	case len(frac) > digitsMax:
+		return 0, fmt.Errorf("%q has more than %d decimals", s, digitsMax)
+	case len(whole) > digitsMax:
+		return 0, fmt.Errorf("%q is out of range: an amount has at most %d digits before the point", s, digitsMax)
 	}
-	n, err := strconv.ParseUint(whole+frac+strings.Repeat("0", 9-len(frac)), 10, 63)
-	if err != nil {
-		return 0, bad
-	}
+	n, err := strconv.ParseInt(whole+frac+strings.Repeat("0", digitsMax-len(frac)), 10, 64)
 	if negative {
-		return -int64(n), nil
+		n = -n
 	}
-	return int64(n), nil
+	return n, err
 }

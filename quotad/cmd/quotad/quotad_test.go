@@ -211,7 +211,7 @@ func TestKeys(t *testing.T) {
 	if !strings.HasPrefix(secret, "sk-sluice-") || strings.Count(secret, "\n") != 1 || strings.ContainsAny(strings.TrimSpace(secret), " \t") {
 		t.Errorf("-q printed %d bytes, not the secret alone", len(secret))
 	}
-	o.refused("already has a secret", "key", "create", "red-app")
+	o.refused("already has a secret: --rotate (rotate: true) replaces it", "key", "create", "red-app")
 	if again := o.run("key", "create", "red-app", "-q", "--rotate"); again == secret {
 		t.Error("rotate gave the same secret")
 	}
@@ -221,6 +221,7 @@ func TestKeys(t *testing.T) {
 		t.Errorf("keys of blue:\n%s", out)
 	}
 	columns(t, o.run("key", "revoke", "red-app"), "key red-app is revoked; version ")
+	o.refused("the key is revoked: --rotate (rotate: true) gives it a new secret", "key", "create", "red-app")
 	columns(t, o.run("key", "list"), "red-app red revoked")
 	o.refused(`no key "x"`, "key", "revoke", "x")
 }
@@ -336,6 +337,13 @@ func TestParseDollars(t *testing.T) {
 	} {
 		if got, err := parseDollars(tc.text); err != nil || got != tc.want {
 			t.Errorf("%q: got %d, %v; want %d", tc.text, got, err, tc.want)
+		}
+	}
+	for text, want := range map[string]string{
+		"1,5": "is not an amount in dollars", "0.0000000001": "has more than 9 decimals", "-1000000000": "is out of range: an amount has at most 9 digits",
+	} {
+		if _, err := parseDollars(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, want %q", text, err, want)
 		}
 	}
 	for _, bad := range []string{"", "-", "$", ".5", "1,5", "1e3", "+1", "--1", "$-1", "1.2.3", "1.-2", "0.0000000001", "1000000000", "1_0", " 1", "1 ", "٣"} {
