@@ -165,7 +165,7 @@ func historyCommand(c *console) *cobra.Command {
 
 func rollbackCommand(c *console) *cobra.Command {
 	req := &adminv1.RollbackRequest{}
-	cmd := &cobra.Command{Use: "rollback VERSION", Short: "Undo every change after a version, as a new change; price versions that have been in force stay", Args: cobra.ExactArgs(1)}
+	cmd := &cobra.Command{Use: "rollback VERSION", Short: "Undo every change after a version, as a new change; revocations and price versions that have been in force stay", Args: cobra.ExactArgs(1)}
 	cmd.Flags().BoolVar(&req.DryRun, "dry-run", false, "only print what would change")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		v, err := strconv.ParseUint(args[0], 10, 64)

@@ -82,9 +82,30 @@ func (r *Registry) changeTo(objects []Object, nowMS int64) (Change, []Difference
 			continue
 		}
 		change.Objects = append(change.Objects, o)
-		differences = append(differences, difference(current, o))
+		d := difference(current, o)
+		if d.Action == ActionCreate && o.Kind == KindPrice {
+			d.Lines = append(d.Lines, r.begun(o, nowMS)...)
+		}
+		differences = append(differences, d)
 	}
 	return change, differences
+}
+
+// begun tells what cannot be taken back of a price version that is added at nowMS: it has begun, and another one is in
+// force, which it may take the place of. The first one of all has mostly begun.
+func (r *Registry) begun(o Object, nowMS int64) []string {
+	v, err := decode(o)
+	if err != nil {
+		return nil // which the change is refused for
+	}
+	from, inForce := v.(*PriceVersion).ValidFrom, r.priceAt(nowMS)
+	switch {
+	case int64(from) > nowMS || inForce == nil:
+		return nil
+	case from > inForce.ValidFrom:
+		return []string{fmt.Sprintf("! valid_from has passed: it takes the place of %s at once, for good: %s", inForce.ID, keptPrice)}
+	}
+	return []string{fmt.Sprintf("! valid_from has passed, and %s, which began later, stays in force: %s", inForce.ID, keptPrice)}
 }
 
 // wasInForce reports whether an object is a price version that has begun.
