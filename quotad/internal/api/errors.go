@@ -53,7 +53,7 @@ func again(code connect.Code, message string) error {
 func refused(r *registry.Refusal) error {
 	if r.Reason == registry.ReasonConflict {
 		return connect.NewError(connect.CodeAborted, fmt.Errorf(
-			"another change came first, so nothing was done: %s; look at what changed (history) and try again", r))
+			"another change came first, so nothing was done: %w; look at what changed (history) and try again", r))
 	}
 	return connect.NewError(connect.CodeInvalidArgument, errors.New(r.String()))
 }
