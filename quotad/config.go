@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"path"
 	"path/filepath"
 	"strconv"
@@ -160,6 +161,9 @@ func ParsePeer(s string) (Peer, error) {
 	parts := strings.Split(rest, "/")
 	switch len(parts) {
 	case 1:
+		if _, err := netip.ParseAddr(rest); err != nil && strings.Contains(rest, ":") {
+			return Peer{}, fmt.Errorf("%q: a host alone takes no port: id=host, or id=raft/sidecars/admin, each host:port", s)
+		}
 		join := func(port string) string { return net.JoinHostPort(rest, port) }
 		return Peer{ID: id, RaftAddress: join("7071"), ClientAddress: join("7070"), AdminAddress: join("7072")}, nil
 	case 3:

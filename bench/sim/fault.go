@@ -272,7 +272,7 @@ func (w *world) credit(owner string, f fault, factor int64) {
 		}
 		id := fmt.Sprint("credit-", w.now)
 		for range 2 { // the second is a repetition
-			q.l.Credit(r.ID, open.Period, amount, id)
+			q.l.Credit(r.ID, open.Period, ledger.Credit{ID: id, Amount: amount})
 		}
 		w.tally.faults[f]++
 		q.w.witness.learn(q.l)

@@ -126,8 +126,11 @@ func TestInspect(t *testing.T) {
 			t.Fatal(err)
 		}
 		out, err := inspect(dir, "--log", "5")
+		if damaged := strings.Contains(out, "DAMAGED"); damaged != (err != nil) || damaged && !strings.Contains(out, dir+" is damaged") {
+			t.Errorf("%s: %v\n%s", tt.name, err, out)
+		}
 		for _, want := range tt.want {
-			if err != nil || !strings.Contains(out, want) {
+			if !strings.Contains(out, want) {
 				t.Errorf("%s: %v: no %q in\n%s", tt.name, err, want, out)
 			}
 		}

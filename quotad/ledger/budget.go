@@ -82,10 +82,13 @@ func (l *Ledger) open(r *resource, p Period) {
 	l.touchResource(r)
 }
 
-// Credit gives amount nano-dollars to the open period of a budget; a negative amount takes them. id makes a repeated
-// one count once.
-func (l *Ledger) Credit(resource uint64, period uint32, amount int64, id string) CreditResult {
-	if id == "" || len(id) > nameMax || amount == 0 || amount < -totalMax || amount > totalMax {
+// Credit gives nano-dollars to the open period of a budget; a negative amount takes them. A repeated one counts once.
+func (l *Ledger) Credit(resource uint64, period uint32, c Credit) CreditResult {
+	first, id, amount := l.rules == RulesFirst, c.ID, c.Amount
+	switch {
+	case id == "" || len(id) > nameMax || amount == 0 || amount < -totalMax || amount > totalMax:
+		return CreditInvalid
+	case !first && (len(c.Actor) > nameMax || len(c.Reason) > reasonMax):
 		return CreditInvalid
 	}
 	p := l.pool(resource, period)
@@ -93,17 +96,28 @@ func (l *Ledger) Credit(resource uint64, period uint32, amount int64, id string)
 		return CreditGone
 	}
 	i, found := slices.BinarySearch(p.creditIDs, id)
+	same := slices.IndexFunc(p.given, func(g Credit) bool { return g.ID == id })
 	switch {
-	case found:
+	case same >= 0 && p.given[same].Amount != amount:
+		return CreditOther
+	case found || same >= 0:
 		return CreditRepeated
 	case p.closed:
 		return CreditGone
-	case len(p.creditIDs) >= creditsMax:
+	case len(p.creditIDs)+len(p.given) >= creditsMax:
 		return CreditFull
 	case p.credits+amount > totalMax || p.credits+amount < -totalMax:
 		return CreditInvalid
 	}
-	p.creditIDs = slices.Insert(p.creditIDs, i, id)
+	if first {
+		p.creditIDs = slices.Insert(p.creditIDs, i, id)
+	} else {
+		c.AtMS = l.now
+		p.given = append(p.given, c)
+		if old := len(p.given) - creditNotesMax; old > 0 {
+			p.given[old-1].Actor, p.given[old-1].Reason = "", ""
+		}
+	}
 	p.credits += amount
 	p.free += amount
 	l.touchResource(p.res)

@@ -12,7 +12,7 @@ const (
 	countersMax = 4096 // counters in a message, and of one process; a counter beyond is answered as gone
 	asksMax     = 1024 // asks in a Renew
 	needsMax    = 64   // needs of one ask
-	nameMax     = 512  // bytes of an identity, scope, owner, time zone or credit id
+	nameMax     = 512  // bytes of an identity, scope, owner, time zone or credit id, or of who gave a credit
 )
 
 // Bounds on the state.
@@ -24,6 +24,8 @@ const (
 	zonesMax         = 1024    // time zones; periods of further ones are ignored
 	periodsMax       = 3       // periods a budget keeps; opening another drops the oldest
 	creditsMax       = 1024    // credits of a budget in a period; beyond: CreditFull
+	creditNotesMax   = 64      // newest of them that keep who gave them and why
+	reasonMax        = 1024    // bytes of why; beyond: CreditInvalid
 	alertsMax        = 16      // alert thresholds of a budget; beyond: Define fails
 	sharesMax        = 8       // unacknowledged versions of a share; beyond, it does not change until acknowledged
 	namesMax         = 4096    // children of a bucket or pool; further names share one. It is dropped like the others

@@ -350,18 +350,20 @@ func TestCreditRefusals(t *testing.T) {
 		{"no id", 1<<12 | 1, 5, "", CreditInvalid},
 		{"absurd", 1<<12 | 1, math.MinInt64, "x", CreditInvalid},
 		{"too much together", 1<<12 | 1, totalMax, "x", CreditInvalid},
+		{"repeated", 1<<12 | 1, 1, "first", CreditRepeated},
+		{"of another amount", 1<<12 | 1, 2, "first", CreditOther},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			l, _, budget := small(t)
-			if got := l.Credit(budget, 202601, 1, "first"); got != CreditApplied {
+			if got := l.Credit(budget, 202601, Credit{ID: "first", Amount: 1}); got != CreditApplied {
 				t.Fatal(got)
 			}
 			period := uint32(202601)
 			if tt.res == 1<<12 {
 				period = 0
 			}
-			if got := l.Credit(tt.res, period, tt.amount, tt.id); got != tt.want {
+			if got := l.Credit(tt.res, period, Credit{ID: tt.id, Amount: tt.amount}); got != tt.want {
 				t.Errorf("got %d, want %d", got, tt.want)
 			}
 			if err := l.Check(); err != nil {
@@ -371,10 +373,19 @@ func TestCreditRefusals(t *testing.T) {
 	}
 	l, _, budget := small(t)
 	for i := range creditsMax {
-		l.Credit(budget, 202601, 1, fmt.Sprint(i))
+		l.Credit(budget, 202601, Credit{ID: fmt.Sprint(i), Amount: 1, Actor: "ann", Reason: "why"})
 	}
-	if got := l.Credit(budget, 202601, 1, "one more"); got != CreditFull {
+	if got := l.Credit(budget, 202601, Credit{ID: "one more", Amount: 1}); got != CreditFull {
 		t.Errorf("got %d, want it full", got)
+	}
+	given := l.Resources()[1].Periods[0].Given
+	for i, c := range given {
+		if noted := i >= creditsMax-creditNotesMax; c.ID != fmt.Sprint(i) || (c.Reason == "why") != noted || (c.Actor == "ann") != noted {
+			t.Fatalf("credit %d: %+v", i, c)
+		}
+	}
+	if len(given) != creditsMax {
+		t.Errorf("%d credits", len(given))
 	}
 }
 

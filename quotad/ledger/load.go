@@ -126,7 +126,7 @@ func loadPool(r *resource, p *BudgetPeriodState) *pool {
 	return &pool{
 		res: r, period: p.Period, endsMS: p.EndsMS, cap: p.Cap, credits: p.Credits, settled: p.Settled, free: p.Free,
 		alerted: slices.Clone(p.AlertedPermille), told: slices.Clone(p.ToldPermille), closed: p.Closed,
-		creditIDs: slices.Clone(p.CreditIDs), rate: p.PerUSDNano, learned: p.Learned, raised: p.Raised,
+		creditIDs: slices.Clone(p.CreditIDs), given: slices.Clone(p.Given), rate: p.PerUSDNano, learned: p.Learned, raised: p.Raised,
 	}
 }
 

@@ -53,7 +53,7 @@ func playOverruns(rt *rapid.T, hard bool) {
 	for range rapid.IntRange(1, 60).Draw(rt, "steps") {
 		if amount(20, "credit") == 0 {
 			gift := amount(1000, "gift") - 300
-			if l.Credit(id, month, gift, fmt.Sprint(credits, l.Now())) == CreditApplied {
+			if l.Credit(id, month, Credit{ID: fmt.Sprint(credits, l.Now()), Amount: gift}) == CreditApplied {
 				credits += gift
 			}
 		}

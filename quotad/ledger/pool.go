@@ -64,10 +64,11 @@ type pool struct {
 	endsMS, cap, credits, settled, free int64
 	alerted, told                       []int64 // thresholds, thousandths, ascending
 	closed                              bool
-	recalled                            int64 // while it is restored: spent as usage in the backup says
-	learned, raised                     int64 // after a restore: spent as usage says; part of settled that only usage says
-	creditIDs                           []string
-	rate                                int64 // that the cap was converted with; 0 for USD
+	recalled                            int64    // while it is restored: spent as usage in the backup says
+	learned, raised                     int64    // after a restore: spent as usage says; part of settled that only usage says
+	creditIDs                           []string // by RulesFirst; sorted
+	given                               []Credit // by later rules, in the order they came
+	rate                                int64    // that the cap was converted with; 0 for USD
 
 	sums
 }

@@ -46,7 +46,7 @@ func plain(r records) records {
 		s.AlertPermille, s.Rates = some(s.AlertPermille), some(s.Rates)
 		for k := range s.Periods {
 			s.Periods[k].AlertedPermille = some(s.Periods[k].AlertedPermille)
-			s.Periods[k].CreditIDs = some(s.Periods[k].CreditIDs)
+			s.Periods[k].CreditIDs, s.Periods[k].Given = some(s.Periods[k].CreditIDs), some(s.Periods[k].Given)
 		}
 		s.Periods = some(s.Periods)
 	}

@@ -8,7 +8,7 @@ const (
 	// RulesFirst: standby ends a fixed time after the sidecar's; the share that a silent sidecar may have used before it
 	// lapsed is not charged; what comes back to a bucket after a lapse is given back; a bucket refills beside what asks
 	// were granted as soon as they are; what a journal says of a process or a counter that is not known is not booked; a
-	// successor that has lapsed takes no shares over.
+	// successor that has lapsed takes no shares over; of a credit nothing is kept but its id.
 	// There is nothing that is one for each name, no pool and no currency: nobody defines any.
 	RulesFirst Rules = 0
 	// RulesNow: what the rest of this package says.

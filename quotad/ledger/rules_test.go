@@ -2,12 +2,15 @@ package ledger
 
 import (
 	"reflect"
+	"slices"
 	"testing"
 )
 
 // TestFirstRules: what the first version does, as it does it. The numbers are that version's.
 func TestFirstRules(t *testing.T) {
 	budget := Spec{Scope: "team", Owner: "t", Kind: Money, Limit: 1e9}
+	gift := Credit{ID: "x", Amount: 5, Actor: "ann", Reason: "why"}
+	again := func(amount int64) Credit { return Credit{ID: "x", Amount: amount} }
 	bucket := Spec{Scope: "team", Owner: "t", Kind: TotalTokens, Limit: 60_000, Burst: 60_000}
 	made := func(t *testing.T, r Rules, specs ...Spec) *Ledger {
 		t.Helper()
@@ -27,9 +30,12 @@ func TestFirstRules(t *testing.T) {
 		beside  int64 // what asks were granted: level of a bucket of 60,000 a second after half of it was
 		filed   bool  // a journal of a process that is not known is done with
 		settled int64 // by a journal of a counter that is not known
+		ids     []string
+		given   []Credit
+		other   CreditResult // of a credit with the same id and another amount
 	}{
-		{RulesFirst, 1 + 3_601_100, 60_000 - 20_000, 31_000, false, 0},
-		{RulesNow, 1 + 3_619_100, 60_000 - 20_000 - 1_100, 30_000, true, 500},
+		{RulesFirst, 1 + 3_601_100, 60_000 - 20_000, 31_000, false, 0, []string{"x"}, nil, CreditRepeated},
+		{RulesNow, 1 + 3_619_100, 60_000 - 20_000 - 1_100, 30_000, true, 500, nil, []Credit{{"x", 5, 1, "ann", "why"}}, CreditOther},
 	} {
 		l := made(t, tt.rules, bucket)
 		id := l.Resources()[0].ID
@@ -51,6 +57,18 @@ func TestFirstRules(t *testing.T) {
 		l.Advance(1 + 1_000)
 		if got, _ := l.Resource(id); got.Level != tt.beside {
 			t.Errorf("rules %d: level %d beside an ask, want %d", tt.rules, got.Level, tt.beside)
+		}
+
+		l = made(t, tt.rules, budget)
+		id = l.Resources()[0].ID
+		if got := l.Credit(id, 202601, gift); got != CreditApplied {
+			t.Errorf("rules %d: credit %d", tt.rules, got)
+		}
+		l.Follow(RulesNow) // what was credited before is known by its id alone
+		same, other := l.Credit(id, 202601, again(5)), l.Credit(id, 202601, again(6))
+		if p := l.Resources()[0].Periods[0]; same != CreditRepeated || other != tt.other || p.Credits != 5 ||
+			!slices.Equal(p.CreditIDs, tt.ids) || !slices.Equal(p.Given, tt.given) {
+			t.Errorf("rules %d: repeated %d, other %d, %+v", tt.rules, same, other, p)
 		}
 
 		l = made(t, tt.rules, budget)

@@ -43,7 +43,8 @@ type BudgetPeriodState struct {
 	AlertedPermille []int64 // ascending
 	ToldPermille    []int64 // those of them that someone was told of; ascending
 	Closed          bool
-	CreditIDs       []string // sorted
+	CreditIDs       []string // of credits by RulesFirst; sorted
+	Given           []Credit // the others, in the order they came
 	Learned, Raised int64    // after a restore, see Learn
 	PerUSDNano      int64    // rate the cap was converted with; 0 for USD
 }
@@ -154,7 +155,7 @@ func (p *pool) state() BudgetPeriodState {
 	return BudgetPeriodState{
 		Period: p.period, EndsMS: p.endsMS, Cap: p.cap, Credits: p.credits, Settled: p.settled, Outstanding: p.out,
 		Suspense: p.suspense, Free: p.free, AlertedPermille: slices.Clone(p.alerted),
-		ToldPermille: slices.Clone(p.told), Closed: p.closed, CreditIDs: slices.Clone(p.creditIDs),
+		ToldPermille: slices.Clone(p.told), Closed: p.closed, CreditIDs: slices.Clone(p.creditIDs), Given: slices.Clone(p.given),
 		PerUSDNano: p.rate,
 		Learned:    p.learned, Raised: p.raised,
 	}

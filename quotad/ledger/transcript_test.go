@@ -135,7 +135,7 @@ func (p *player) command(line string) {
 		p.l.Fence(uint64(p.number(words[1])))
 	case "credit":
 		id, period := p.resource(words[1])
-		p.say("%s", [...]string{"applied", "repeated", "gone", "invalid", "full"}[p.l.Credit(id, period, p.number(words[2]), words[3])])
+		p.say("%s", [...]string{"applied", "repeated", "gone", "invalid", "full", "other"}[p.l.Credit(id, period, Credit{ID: words[3], Amount: p.number(words[2])})])
 	case "events":
 		for _, e := range p.l.Events() {
 			switch e.Kind {

@@ -76,11 +76,21 @@ const (
 	CreditRepeated CreditResult = 1
 	// CreditGone: no such budget, or the period is not its open one.
 	CreditGone CreditResult = 2
-	// CreditInvalid: no id, an id that is too long, zero, or out of range.
+	// CreditInvalid: no id, a text that is too long, zero, or out of range.
 	CreditInvalid CreditResult = 3
 	// CreditFull: the period has had as many credits as it may.
 	CreditFull CreditResult = 4
+	// CreditOther: a credit with this id and another amount is in; nothing changed.
+	CreditOther CreditResult = 5
 )
+
+// Credit is an operator's gift to a budget, or with a negative amount a debit.
+type Credit struct {
+	ID            string // makes it count once
+	Amount        int64  // nano-dollars
+	AtMS          int64  // when it was given; set by the ledger
+	Actor, Reason string // kept of the newest ones
+}
 
 // Spec is a resource as it should be. Scope, Owner and Kind name it.
 type Spec struct {

@@ -214,7 +214,9 @@ func (w *world) credit() {
 		amount = w.absurd()
 	}
 	id := fmt.Sprint("c", w.draw(20))
-	w.do(func(l *Ledger) any { return l.Credit(r.ID, w.month, amount, id) })
+	w.do(func(l *Ledger) any {
+		return l.Credit(r.ID, w.month, Credit{ID: id, Amount: amount, Actor: "a", Reason: "r"})
+	})
 }
 
 func (w *world) absurd() int64 {

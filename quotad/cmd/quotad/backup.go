@@ -43,7 +43,7 @@ means that what was written must not be used.`,
 		}
 		f, err := beside(file)
 		if err != nil {
-			return fmt.Errorf("--output: %w", err)
+			return fmt.Errorf("--output: %s: %w", file, bare(err))
 		}
 		h, n, err := c.backup(cmd.Context(), f)
 		if err == nil {
@@ -53,6 +53,9 @@ means that what was written must not be used.`,
 			err = os.Rename(f.Name(), file)
 		}
 		if err != nil {
+			if plain := bare(err); !errors.Is(plain, err) { // it is of the file, whose name for now nobody knows
+				err = fmt.Errorf("--output: %s: %w", file, plain)
+			}
 			return errors.Join(err, os.Remove(f.Name()))
 		}
 		return reportBackup(cmd.ErrOrStderr(), h, n, nil)
@@ -68,7 +71,7 @@ func beside(name string) (*os.File, error) {
 	case err != nil:
 		return nil, err
 	case !old.Mode().IsRegular():
-		return nil, fmt.Errorf("%s is there and is not a file (- is standard output)", name)
+		return nil, errors.New("is there and is not a file (- is standard output)")
 	}
 	return os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*")
 }
@@ -133,7 +136,7 @@ A backup that is cut short, damaged, of another cluster or sealed with another k
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		f, err := openBackup(cmd, args[0])
 		if err != nil {
-			return fmt.Errorf("FILE: %s: %w", args[0], err)
+			return fmt.Errorf("FILE: %s: %w", shown(args[0]), bare(err))
 		}
 		defer func() { _ = f.Close() }() // only read
 		req.Actor = actor()
@@ -142,6 +145,9 @@ A backup that is cut short, damaged, of another cluster or sealed with another k
 			m, err = sendBackup(cmd.Context(), client, f, req)
 			return err
 		})
+		if connect.CodeOf(err) == connect.CodeInvalidArgument { // it is for what stands in the file
+			return fmt.Errorf("FILE: %s: %w", shown(args[0]), err)
+		}
 		if err != nil {
 			return err
 		}
@@ -153,23 +159,16 @@ A backup that is cut short, damaged, of another cluster or sealed with another k
 // openBackup opens a backup. What can be read but once is kept in a file without a name, as far as it is a backup: a
 // leader that hands over, or a device without an end, must not matter.
 func openBackup(cmd *cobra.Command, name string) (*os.File, error) {
-	in := cmd.InOrStdin()
 	if name != "-" {
-		file, err := os.Open(name)
-		if err != nil {
-			return nil, bare(err)
-		}
-		info, err := file.Stat()
+		info, err := os.Stat(name)
 		switch {
 		case err != nil:
-			return nil, errors.Join(err, file.Close())
+			return nil, bare(err)
 		case info.IsDir():
-			return nil, errors.Join(errors.New("is a directory"), file.Close())
+			return nil, errors.New("is a directory")
 		case info.Mode().IsRegular():
-			return file, nil
+			return os.Open(name)
 		}
-		defer func() { _ = file.Close() }() // only read
-		in = file
 	}
 	kept, err := os.CreateTemp("", "sluice-*.backup")
 	if err == nil {
@@ -178,8 +177,9 @@ func openBackup(cmd *cobra.Command, name string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	whole := io.TeeReader(interruptible(cmd.Context(), in), kept)
-	if _, _, err := store.ReadBackup(whole, func(string, []byte) error { return nil }); err != nil {
+	in := input(cmd, name)
+	defer func() { _ = in.Close() }() // only read
+	if _, _, err := store.ReadBackup(io.TeeReader(in, kept), func(string, []byte) error { return nil }); err != nil {
 		if cmd.Context().Err() != nil {
 			err = cmd.Context().Err()
 		}

@@ -24,9 +24,9 @@ func TestBackupTakesNoName(t *testing.T) {
 	defer func() { _ = l.Close() }()
 	must(t, os.Mkdir(sub, 0o700))
 	must(t, os.WriteFile(file, []byte("old"), 0o600))
-	o.refused("--output: "+socket+" is there and is not a file", "backup", "-o", socket)
-	o.refused("--output: "+sub+" is there and is not a file", "backup", "-o", sub)
-	o.refused("--output: open "+filepath.Join(dir, "none"), "backup", "-o", filepath.Join(dir, "none", "x"))
+	o.refused("--output: "+socket+": is there and is not a file", "backup", "-o", socket)
+	o.refused("--output: "+sub+": is there and is not a file", "backup", "-o", sub)
+	o.refused("--output: "+filepath.Join(dir, "none", "x")+": no such file or directory", "backup", "-o", filepath.Join(dir, "none", "x"))
 	gone := &operator{t: t, addr: "127.0.0.1:1"}
 	gone.refused("no quotad answers", "backup", "-o", file)
 	if b, err := os.ReadFile(file); err != nil || string(b) != "old" {
@@ -96,11 +96,13 @@ func TestRestoreOfAPipe(t *testing.T) {
 		"bent":       {string(bent), "it is damaged"},
 		"and a half": {string(b) + "x", "something follows its end"},
 	} {
-		if _, err := o.try(tc.in, "restore", "-"); err == nil || !strings.Contains(err.Error(), "FILE: -: nothing was restored: "+tc.want) {
+		if _, err := o.try(tc.in, "restore", "-"); err == nil || !strings.Contains(err.Error(), "FILE: standard input: nothing was restored: "+tc.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	o.refused("FILE: /dev/zero: nothing was restored: it does not begin like one", "restore", "/dev/zero") // which has no end
+	wrong := o.file(orgYAML)
+	o.refused("FILE: "+wrong+": nothing was restored: it does not begin like one", "restore", wrong)
 	if out := o.run("budget", "show", "red"); !strings.Contains(out, "$200.00") {
 		t.Errorf("what was refused changed something: %s", out)
 	}
@@ -109,6 +111,21 @@ func TestRestoreOfAPipe(t *testing.T) {
 	}
 	if out := o.run("get"); !strings.Contains(out, "monthly: 100") {
 		t.Errorf("after it: %s", out)
+	}
+}
+
+// TestInspectOfDamage: what is damaged is shown, and a script learns of it.
+func TestInspectOfDamage(t *testing.T) {
+	for _, output := range []string{"table", "json"} {
+		dir := t.TempDir()
+		must(t, os.WriteFile(filepath.Join(dir, "raft.db"), []byte("no log"), 0o600))
+		cmd := command()
+		var out bytes.Buffer
+		cmd.SetOut(&out)
+		cmd.SetArgs([]string{"inspect", dir, "-o", output})
+		if err := cmd.Execute(); err == nil || err.Error() != "DATA_DIR: "+dir+" is damaged" || !strings.Contains(out.String(), "raft.db") {
+			t.Errorf("%s: %v\n%s", output, err, out.String())
+		}
 	}
 }
 

@@ -20,14 +20,14 @@ func colourful(w io.Writer) bool {
 	return err == nil && st.Mode()&os.ModeCharDevice != 0
 }
 
-// coloured is a line of a diff in the colour of its sign, +, - or ~.
+// coloured is a line of a diff in the colour of its sign, +, -, ~ or !.
 func coloured(line string) string {
 	switch line[:min(1, len(line))] {
 	case "+":
 		return green + line + plain
 	case "-":
 		return red + line + plain
-	case "~":
+	case "~", "!":
 		return yellow + line + plain
 	}
 	return line

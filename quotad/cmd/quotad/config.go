@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -15,6 +14,7 @@ import (
 
 	adminv1 "github.com/sluice-gateway/sluice/proto/gen/admin/v1"
 	"github.com/sluice-gateway/sluice/proto/gen/admin/v1/adminv1connect"
+	"github.com/sluice-gateway/sluice/quotad/internal/registry"
 )
 
 func applyCommand(c *console) *cobra.Command {
@@ -28,18 +28,11 @@ func applyCommand(c *console) *cobra.Command {
 	cmd.Flags().BoolVar(&req.Force, "force", false, "apply even if another change came in meanwhile, which it may undo")
 	_ = cmd.MarkFlagRequired("file") // the flag exists
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		var b []byte
-		var err error
-		if req.File == "-" {
-			b, err = io.ReadAll(interruptible(cmd.Context(), cmd.InOrStdin()))
-			req.File = "standard input"
-		} else {
-			b, err = os.ReadFile(req.File)
+		b, err := whole(cmd, "--file", req.GetFile(), registry.FileBytesMax)
+		if err != nil {
+			return err
 		}
-		switch {
-		case err != nil:
-			return fmt.Errorf("--file: %s: %w", req.GetFile(), bare(err))
-		case !utf8.Valid(b):
+		if req.File = shown(req.GetFile()); !utf8.Valid(b) {
 			return fmt.Errorf("--file: %s is not text in UTF-8", req.GetFile())
 		}
 		req.Yaml, req.Actor = string(b), actor()
@@ -172,7 +165,7 @@ func historyCommand(c *console) *cobra.Command {
 
 func rollbackCommand(c *console) *cobra.Command {
 	req := &adminv1.RollbackRequest{}
-	cmd := &cobra.Command{Use: "rollback VERSION", Short: "Undo every change after a version, as a new change; price versions that have been in force stay", Args: cobra.ExactArgs(1)}
+	cmd := &cobra.Command{Use: "rollback VERSION", Short: "Undo every change after a version, as a new change; revocations and price versions that have been in force stay", Args: cobra.ExactArgs(1)}
 	cmd.Flags().BoolVar(&req.DryRun, "dry-run", false, "only print what would change")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		v, err := strconv.ParseUint(args[0], 10, 64)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net"
 	"net/http"
 	"net/url"
@@ -252,26 +251,6 @@ func (c *console) print(w io.Writer, m proto.Message, table func(*tabwriter.Writ
 	return t.Flush()
 }
 
-// interruptible is a reader that ends with ctx: a terminal or a pipe may never say anything more.
-func interruptible(ctx context.Context, from io.Reader) io.Reader {
-	r, w := io.Pipe()
-	go func() {
-		_, err := io.Copy(w, from)
-		_ = w.CloseWithError(err)
-	}()
-	context.AfterFunc(ctx, func() { _ = w.CloseWithError(ctx.Err()) })
-	return r
-}
-
-// bare is what is wrong with a file, without the name, which the caller has said.
-func bare(err error) error {
-	var at *fs.PathError
-	if errors.As(err, &at) {
-		return at.Err
-	}
-	return err
-}
-
 func row(w io.Writer, cells ...string) {
 	fmt.Fprintln(w, strings.Join(cells, "\t"))
 }
@@ -283,18 +262,20 @@ func dollars(nano int64) string { return registry.Nano(nano).USD() }
 
 // parseDollars reads a decimal number of dollars exactly into nano-dollars.
 func parseDollars(s string) (int64, error) {
-	bad := fmt.Errorf("%q is not an amount in dollars such as 12.50, with at most 9 decimals", s)
+	const digitsMax = 9 // before the point, and after it
 	text, negative := strings.CutPrefix(s, "-")
 	whole, frac, _ := strings.Cut(strings.TrimPrefix(text, "$"), ".")
-	if whole == "" || len(frac) > 9 || len(whole) > 9 {
-		return 0, bad
+	switch {
+	case whole == "" || strings.Trim(whole+frac, "0123456789") != "":
+		return 0, fmt.Errorf("%q is not an amount in dollars such as 12.50", s)
+	case len(frac) > digitsMax:
+		return 0, fmt.Errorf("%q has more than %d decimals", s, digitsMax)
+	case len(whole) > digitsMax:
+		return 0, fmt.Errorf("%q is out of range: an amount has at most %d digits before the point", s, digitsMax)
 	}
-	n, err := strconv.ParseUint(whole+frac+strings.Repeat("0", 9-len(frac)), 10, 63)
-	if err != nil {
-		return 0, bad
-	}
+	n, err := strconv.ParseInt(whole+frac+strings.Repeat("0", digitsMax-len(frac)), 10, 64)
 	if negative {
-		return -int64(n), nil
+		n = -n
 	}
-	return int64(n), nil
+	return n, err
 }

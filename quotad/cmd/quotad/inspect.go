@@ -24,7 +24,7 @@ func inspectCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "inspect DATA_DIR", Short: "Look into the data directory of a node that does not run", Args: cobra.ExactArgs(1),
 		Long: `Look into the data directory of a node that does not run: whose it is, how far log, snapshots and state go, the budgets,
-and what is damaged. A damaged directory is read as far as it goes. Nothing is written, and a directory that is in use
+and what is damaged. A damaged directory is read as far as it goes, and the verb fails. Nothing is written, and a directory that is in use
 is refused.
 
 The state hash is the same on all nodes whose state stands at the same index.`,
@@ -48,11 +48,16 @@ The state hash is the same on all nodes whose state stands at the same index.`,
 		if output == "json" {
 			e := json.NewEncoder(cmd.OutOrStdout())
 			e.SetIndent("", "  ")
-			return e.Encode(r)
+			err = e.Encode(r)
+		} else {
+			t := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+			r.table(t)
+			err = t.Flush()
 		}
-		t := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-		r.table(t)
-		return t.Flush()
+		if err == nil && len(r.Damage) > 0 {
+			err = fmt.Errorf("DATA_DIR: %s is damaged", args[0])
+		}
+		return err
 	}
 	return cmd
 }

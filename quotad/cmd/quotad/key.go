@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"strings"
 	"text/tabwriter"
 
@@ -83,12 +82,9 @@ func credentialCommand(c *console) *cobra.Command {
 	set := &cobra.Command{
 		Use: "set NAME < FILE", Short: "Store a provider secret, read from standard input, sealed", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			b, err := io.ReadAll(io.LimitReader(interruptible(cmd.Context(), cmd.InOrStdin()), secretMax+1))
+			b, err := whole(cmd, "the secret", "-", secretMax)
 			if err != nil {
 				return err
-			}
-			if len(b) > secretMax {
-				return fmt.Errorf("the secret is longer than %d bytes", secretMax)
 			}
 			m, err := ask(cmd.Context(), c, adminv1connect.AdminServiceClient.SetCredential,
 				&adminv1.SetCredentialRequest{Name: args[0], Secret: b, Actor: actor()})

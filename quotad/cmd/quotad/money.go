@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -44,6 +45,7 @@ func budgetCommand(c *console) *cobra.Command {
 		return c.print(cmd.OutOrStdout(), m, func(w *tabwriter.Writer) {
 			budgetTable(w, m.GetBudgets())
 			namesTable(w, m.GetNames())
+			creditsTable(w, creditsOf(m.GetBudgets()))
 		})
 	}
 	req := &adminv1.CreditBudgetRequest{}
@@ -64,11 +66,17 @@ func budgetCommand(c *console) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return c.print(cmd.OutOrStdout(), m, func(w *tabwriter.Writer) { budgetTable(w, []*adminv1.Budget{m.GetBudget()}) })
+			return c.print(cmd.OutOrStdout(), m, func(w *tabwriter.Writer) {
+				budgetTable(w, []*adminv1.Budget{m.GetBudget()})
+				if m.GetRepeated() {
+					fmt.Fprintln(w, "\nThis credit had been given already; nothing changed:")
+					creditsTable(w, []credited{{holder(m.GetBudget()), m.GetCredit()}})
+				}
+			})
 		},
 	}
-	credit.Flags().StringVar(&req.Reason, "reason", "", "why; stands in the audit")
-	credit.Flags().StringVar(&req.Id, "id", "", "makes a repeated call count once")
+	credit.Flags().StringVar(&req.Reason, "reason", "", "why: budget show TEAM tells it")
+	credit.Flags().StringVar(&req.Id, "id", "", "makes a repeated call count once; another amount needs another id")
 	credit.Flags().StringVar(&req.Run, "run", "", "the run to credit, instead of the team's budget")
 	cmd.AddCommand(show, credit)
 	return cmd
@@ -96,6 +104,40 @@ func budgetTable(w *tabwriter.Writer, budgets []*adminv1.Budget) {
 			cells = append(cells, writtenAs(b))
 		}
 		row(w, cells...)
+	}
+}
+
+// credited is a credit and whose it is.
+type credited struct {
+	holder string
+	*adminv1.Credit
+}
+
+func holder(b *adminv1.Budget) string {
+	if b.GetRun() != "" {
+		return "run " + b.GetRun()
+	}
+	return b.GetScope() + " " + b.GetOwner()
+}
+
+func creditsOf(budgets []*adminv1.Budget) (out []credited) {
+	for _, b := range budgets {
+		for _, c := range b.GetGiven() {
+			out = append(out, credited{holder(b), c})
+		}
+	}
+	return out
+}
+
+// creditsTable tells who gave what, and why.
+func creditsTable(w io.Writer, credits []credited) {
+	if len(credits) == 0 {
+		return
+	}
+	fmt.Fprintln(w)
+	row(w, "CREDIT OF", "AMOUNT", "AT", "BY", "ID", "REASON")
+	for _, c := range credits {
+		row(w, c.holder, dollars(c.GetAmountNano()), when(c.GetAtMs()), c.GetActor(), c.GetId(), strings.Join(strings.Fields(c.GetReason()), " "))
 	}
 }
 
@@ -147,6 +189,13 @@ func runsTable(w *tabwriter.Writer, m *adminv1.ListRunsResponse) {
 	if shown := int64(len(m.GetRuns())); shown < m.GetTotal() {
 		fmt.Fprintf(w, "%d of %d runs\n", shown, m.GetTotal())
 	}
+	var given []credited
+	for _, r := range m.GetRuns() {
+		for _, c := range r.GetGiven() {
+			given = append(given, credited{"run " + r.GetId(), c})
+		}
+	}
+	creditsTable(w, given)
 }
 
 // used is how much of a budget is spent; suspense counts as spent, as it does for alerts.

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -75,7 +73,7 @@ func (p *pricesImport) run(cmd *cobra.Command, c *console, now time.Time) error 
 	if err != nil {
 		return err
 	}
-	models, remarks, err := p.models(table, deployments)
+	models, remarks, err := p.models(table, deployments, list)
 	if err != nil {
 		return err
 	}
@@ -121,24 +119,13 @@ func (p *pricesImport) table(cmd *cobra.Command) (*pricelist.Table, error) {
 	if p.format != "" && !slices.Contains(pricelist.Formats(), p.format) {
 		return nil, fmt.Errorf("--format: %q is none of %s", p.format, strings.Join(pricelist.Formats(), ", "))
 	}
-	from, name := io.Reader(nil), p.file
-	if name == "-" {
-		from, name = interruptible(cmd.Context(), cmd.InOrStdin()), "standard input"
-	} else {
-		f, err := os.Open(p.file)
-		if err != nil {
-			return nil, fmt.Errorf("FILE: %s: %w", name, bare(err))
-		}
-		defer func() { _ = f.Close() }()
-		from = f
-	}
-	text, err := io.ReadAll(io.LimitReader(from, pricelist.FileBytesMax+1))
+	text, err := whole(cmd, "FILE", p.file, pricelist.FileBytesMax)
 	if err != nil {
-		return nil, fmt.Errorf("FILE: %s: %w", name, bare(err))
+		return nil, err
 	}
 	t, err := pricelist.Read(p.format, text)
 	if err != nil {
-		return nil, fmt.Errorf("FILE: %s: %w", name, err)
+		return nil, fmt.Errorf("FILE: %s: %w", shown(p.file), err)
 	}
 	return t, nil
 }
@@ -165,8 +152,17 @@ func newestOf(objects []*adminv1.ConfigObject) (registry.Object, priceList, erro
 }
 
 // models says which model of the table each price is that of.
-func (p *pricesImport) models(table *pricelist.Table, deployments []*adminv1.ConfigObject) (models map[string]string, remarks []string, err error) {
+func (p *pricesImport) models(table *pricelist.Table, deployments []*adminv1.ConfigObject, list priceList) (
+	models map[string]string, remarks []string, err error,
+) {
 	models = map[string]string{}
+	specs := make([]registry.Deployment, len(deployments))
+	for i, o := range deployments {
+		if err := json.Unmarshal([]byte(o.GetSpecJson()), &specs[i]); err != nil {
+			return nil, nil, fmt.Errorf("deployment %s: %w", o.GetId(), err)
+		}
+		specs[i].ID = o.GetId()
+	}
 	for _, m := range p.maps {
 		price, model, ok := strings.Cut(m, "=")
 		switch {
@@ -176,22 +172,22 @@ func (p *pricesImport) models(table *pricelist.Table, deployments []*adminv1.Con
 			return nil, nil, fmt.Errorf("--map: %s is there twice", price)
 		}
 		models[price] = model
+		used := slices.ContainsFunc(specs, func(d registry.Deployment) bool { return d.Price == price })
+		if list.PerMillionUSD[price] == nil && !used {
+			remarks = append(remarks, fmt.Sprintf("price %s is new: no price version has it, and no deployment uses it yet", price))
+		}
 	}
 	if len(p.maps) > 0 {
-		return models, nil, nil
+		return models, remarks, nil
 	}
-	for _, o := range deployments {
-		var d registry.Deployment
-		if err := json.Unmarshal([]byte(o.GetSpecJson()), &d); err != nil {
-			return nil, nil, fmt.Errorf("deployment %s: %w", o.GetId(), err)
-		}
+	for _, d := range specs {
 		if d.Price == "" {
 			continue
 		}
 		model := inTable(table, &d)
 		switch {
 		case model == "":
-			remarks = append(remarks, fmt.Sprintf("deployment %s: the table has no price of model %s: price %s stays as it is", o.GetId(), d.Model, d.Price))
+			remarks = append(remarks, fmt.Sprintf("deployment %s: the table has no price of model %s: price %s stays as it is", d.ID, d.Model, d.Price))
 		case models[d.Price] != "" && models[d.Price] != model:
 			return nil, nil, fmt.Errorf("price %s is that of %s and of %s: say which by --map", d.Price, models[d.Price], model)
 		default:

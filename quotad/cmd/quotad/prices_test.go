@@ -87,7 +87,8 @@ prices:
 	out, said, err = o.split(append(args, "--apply", "--map", "mid=m-2026", "--map", "new=n-2026")...)
 	must(t, err)
 	if !strings.Contains(out, "+ price p2\n") || !strings.Contains(out, "+ per_million_usd.new.input: 4\n") ||
-		!strings.Contains(out, "price version p2 applied") || strings.Contains(said, "nobody-knows") {
+		!strings.Contains(out, "price version p2 applied") || strings.Contains(said, "nobody-knows") ||
+		!strings.Contains(said, "note: price new is new: no price version has it, and no deployment uses it yet\n") || strings.Contains(said, "price mid is new") {
 		t.Errorf("%s%s", out, said)
 	}
 	yaml := o.run("get")

@@ -211,7 +211,7 @@ func TestKeys(t *testing.T) {
 	if !strings.HasPrefix(secret, "sk-sluice-") || strings.Count(secret, "\n") != 1 || strings.ContainsAny(strings.TrimSpace(secret), " \t") {
 		t.Errorf("-q printed %d bytes, not the secret alone", len(secret))
 	}
-	o.refused("already has a secret", "key", "create", "red-app")
+	o.refused("already has a secret: --rotate (rotate: true) replaces it", "key", "create", "red-app")
 	if again := o.run("key", "create", "red-app", "-q", "--rotate"); again == secret {
 		t.Error("rotate gave the same secret")
 	}
@@ -221,6 +221,7 @@ func TestKeys(t *testing.T) {
 		t.Errorf("keys of blue:\n%s", out)
 	}
 	columns(t, o.run("key", "revoke", "red-app"), "key red-app is revoked; version ")
+	o.refused("the key is revoked: --rotate (rotate: true) gives it a new secret", "key", "create", "red-app")
 	columns(t, o.run("key", "list"), "red-app red revoked")
 	o.refused(`no key "x"`, "key", "revoke", "x")
 }
@@ -250,6 +251,14 @@ func TestBudgetUsageStatus(t *testing.T) {
 	month := time.Now().UTC().Format("200601")
 	columns(t, o.run("budget", "show"), "SCOPE OWNER PERIOD CAP", "team red "+month+" $100.00 $0.00 $0.00 $0.00 $0.00 $0.00 $100.00 0.0% yes ")
 	columns(t, o.run("budget", "credit", "red", "2.000000001", "--reason", "launch"), "team red "+month+" $100.00 $2.000000001")
+	columns(t, o.run("budget", "credit", "red", "3", "--reason", "a ticket", "--id", "t-1"), "team red "+month+" $100.00 $5.000000001")
+	columns(t, o.run("budget", "credit", "red", "3", "--reason", "a ticket", "--id", "t-1"), "team red "+month+" $100.00 $5.000000001",
+		"This credit had been given already; nothing changed:", "team red $3.00 "+time.Now().UTC().Format("2006"))
+	o.refused(`id: "t-1" is that of a credit of $3.00, `, "budget", "credit", "red", "1", "--reason", "x", "--id", "t-1")
+	if out := o.run("budget", "show", "red"); !strings.Contains(out, "launch\n") || !strings.Contains(out, "t-1  ") || !strings.Contains(out, "a ticket\n") {
+		t.Errorf("who gave what, and why, is not told:\n%s", out)
+	}
+	o.run("budget", "credit", "--reason", "taken back", "--", "red", "-3")
 	columns(t, o.run("budget", "credit", "--reason", "back", "--", "red", "-1"), "team red "+month+" $100.00 $1.000000001")
 	o.refused("reason: required", "budget", "credit", "red", "1")
 	o.refused("is not an amount in dollars", "budget", "credit", "red", "1,50", "--reason", "x")
@@ -328,6 +337,13 @@ func TestParseDollars(t *testing.T) {
 	} {
 		if got, err := parseDollars(tc.text); err != nil || got != tc.want {
 			t.Errorf("%q: got %d, %v; want %d", tc.text, got, err, tc.want)
+		}
+	}
+	for text, want := range map[string]string{
+		"1,5": "is not an amount in dollars", "0.0000000001": "has more than 9 decimals", "-1000000000": "is out of range: an amount has at most 9 digits",
+	} {
+		if _, err := parseDollars(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, want %q", text, err, want)
 		}
 	}
 	for _, bad := range []string{"", "-", "$", ".5", "1,5", "1e3", "+1", "--1", "$-1", "1.2.3", "1.-2", "0.0000000001", "1000000000", "1_0", " 1", "1 ", "٣"} {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -46,6 +47,9 @@ func TestMistakes(t *testing.T) {
 		{"--limit: must be 1 to 1000", []string{"budget", "show", "--runs", "red", "-n", "0"}},
 		{"--limit: goes with --runs", []string{"budget", "show", "red", "-n", "5"}},
 		{`--wait: "1" is not a duration such as 30s or 5m`, []string{"member", "add", "x=h", "--wait", "1"}},
+		{`"x=1.2.3.4:99999": a host alone takes no port`, []string{"member", "add", "x=1.2.3.4:99999"}},
+		{`"x=h:7071": a host alone takes no port`, []string{"member", "add", "x=h:7071"}},
+		{"no quotad answers", []string{"member", "add", "x=fe80::1"}},
 		{"--wait: -1s is below 0", []string{"member", "add", "x=h", "--wait", "-1s"}},
 		{`--other-cluster: "maybe" is neither true nor false`, []string{"restore", "f", "--other-cluster=maybe"}},
 		{"-2.50 is read as a flag: arguments that begin with - come last, after --: quotad budget credit [flags] -- … -2.50",
@@ -56,6 +60,9 @@ func TestMistakes(t *testing.T) {
 		{"--file: /: is a directory", []string{"apply", "-f", "/"}},
 		{"FILE: none: no such file", []string{"restore", "none"}},
 		{"FILE: /: is a directory", []string{"restore", "/"}},
+		{"FILE: /: is a directory", []string{"prices", "import", "/"}},
+		{"--file: /dev/zero is longer than 16777216 bytes", []string{"apply", "-f", "/dev/zero"}},
+		{"--output: /nope/x: no such file", []string{"backup", "-o", "/nope/x"}},
 	} {
 		out, err := o.try("", tc.args...)
 		if err == nil || !strings.Contains(err.Error(), tc.want) {
@@ -67,6 +74,38 @@ func TestMistakes(t *testing.T) {
 	o.refused("org.yaml is not text in UTF-8", "apply", "-f", binary)
 	if out := o.run("budget"); !strings.Contains(out, "Available Commands") {
 		t.Errorf("verbs alone explain themselves: %q", out)
+	}
+}
+
+// TestFIFOIsInterrupted: a verb that reads a FIFO ends when it is told to, also before anybody has opened the other end.
+func TestFIFOIsInterrupted(t *testing.T) {
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	must(t, syscall.Mkfifo(fifo, 0o600))
+	for _, args := range [][]string{{"apply", "-f", fifo}, {"restore", fifo}, {"prices", "import", fifo}} {
+		for _, opened := range []bool{false, true} {
+			ctx, stop := context.WithCancel(context.Background())
+			cmd := command()
+			cmd.SetArgs(append(args, "--addr", "127.0.0.1:1"))
+			ended := make(chan error, 1)
+			go func() { ended <- cmd.ExecuteContext(ctx) }()
+			var writer *os.File
+			var err error
+			if opened {
+				writer, err = os.OpenFile(fifo, os.O_WRONLY, 0) // which waits until it reads
+				must(t, err)
+			}
+			stop()
+			var said bytes.Buffer
+			explain(&said, <-ended)
+			if said.String() != "quotad: interrupted\n" {
+				t.Errorf("%v, opened %v: %s", args, opened, said.String())
+			}
+			if !opened { // what still waits for the other end
+				writer, err = os.OpenFile(fifo, os.O_RDWR, 0)
+				must(t, err)
+			}
+			_ = writer.Close()
+		}
 	}
 }
 

@@ -206,7 +206,7 @@ func (c *cluster) configure(teams []string) {
 		}
 		fmt.Fprintf(&yaml, "  %s: { budget: { monthly: 1000, alert_at: [0.5, 1.0] }%s }\n", team, hook)
 	}
-	objects, err := registry.ParseOrg("org.yaml", []byte(yaml.String()))
+	objects, _, err := registry.ParseOrg("org.yaml", []byte(yaml.String()))
 	must(c.t, err)
 	period, err := replica.PeriodAt("", time.Now())
 	must(c.t, err)

@@ -174,15 +174,26 @@ func TestBudgetsAndCredit(t *testing.T) {
 	if b := show(); b.GetCapNano() != 100e9 || b.GetFreeNano() != 100e9 || !b.GetHard() {
 		t.Fatalf("at first: %v", b)
 	}
-	for range 2 { // the id makes it count once
-		b := call(p, client.CreditBudget, &adminv1.CreditBudgetRequest{Team: "red", AmountNano: 5e9, Reason: "launch", Id: "one"}).GetBudget()
-		if b.GetCreditsNano() != 5e9 || b.GetFreeNano() != 105e9 {
+	for again := range 2 { // the id makes it count once, and what was given is told
+		m := call(p, client.CreditBudget, &adminv1.CreditBudgetRequest{Team: "red", AmountNano: 5e9, Actor: "ann", Reason: "launch", Id: "one"})
+		if b := m.GetBudget(); b.GetCreditsNano() != 5e9 || b.GetFreeNano() != 105e9 {
 			t.Fatalf("credited: %v", b)
 		}
+		if c := m.GetCredit(); m.GetRepeated() != (again > 0) || c.GetAmountNano() != 5e9 || c.GetActor() != "ann" || c.GetReason() != "launch" {
+			t.Errorf("time %d: %v", again, m)
+		}
+	}
+	other := refusal(p, client.CreditBudget, &adminv1.CreditBudgetRequest{Team: "red", AmountNano: 4e9, Reason: "more", Id: "one"})
+	if want := `id: "one" is that of a credit of $5.00, `; other.Code() != connect.CodeAlreadyExists || !strings.Contains(other.Message(), want) ||
+		!strings.Contains(other.Message(), `by ann: "launch"; nothing was done`) {
+		t.Errorf("another amount: %v", other)
 	}
 	b := call(p, client.CreditBudget, &adminv1.CreditBudgetRequest{Team: "red", AmountNano: -2e9, Reason: "back"}).GetBudget()
 	if b.GetCreditsNano() != 3e9 {
 		t.Fatalf("debited: %v", b)
+	}
+	if given := show().GetGiven(); len(given) != 2 || given[0].GetId() != "one" || given[1].GetAmountNano() != -2e9 || given[1].GetReason() != "back" {
+		t.Errorf("given: %v", given)
 	}
 	call(p, client.PutBudget, &adminv1.PutBudgetRequest{Team: "red", Spec: spec(t, map[string]any{"monthly": 12.5, "hard": false})})
 	if b := show(); b.GetCapNano() != 12_500_000_000 || b.GetHard() {
@@ -212,7 +223,7 @@ func aRow(team, alias string, cost int64) *raftlogv1.UsageRow {
 func TestUsage(t *testing.T) {
 	p := newPlane(t)
 	p.apply(orgYAML)
-	p.usage(aRow("red", "chat", 7), aRow("red", "other", 5), aRow("blue", "chat", 100))
+	p.usage(aRow("red", "chat", 7), aRow("red", "other", 5), aRow("blue", "chat", 90), aRow("gone", "chat", 10))
 	rows := call(p, client.QueryUsage, &adminv1.QueryUsageRequest{Team: "red", GroupBy: "team,alias"}).GetRows()
 	if len(rows) != 2 || rows[0].GetGroup()["alias"] != "chat" || rows[0].GetCostNano() != 7 || rows[0].GetTokens().GetOutput() != 20 ||
 		rows[0].GetGroup()["team"] != "red" || rows[0].GetAttempts() != 2 {
@@ -223,6 +234,12 @@ func TestUsage(t *testing.T) {
 	}
 	if rows := call(p, client.QueryUsage, &adminv1.QueryUsageRequest{From: "2020-01-01", To: "2020-02-01T00:00:00Z"}).GetRows(); len(rows) != 0 {
 		t.Fatalf("long ago: %v", rows)
+	}
+	if rows := call(p, client.QueryUsage, &adminv1.QueryUsageRequest{Team: "gone"}).GetRows(); len(rows) != 1 || rows[0].GetCostNano() != 10 {
+		t.Fatalf("of a team that is no more: %v", rows)
+	}
+	if rows := call(p, client.QueryUsage, &adminv1.QueryUsageRequest{Team: "gone", To: "2020-02-01", From: "2020-01-01"}).GetRows(); len(rows) != 0 {
+		t.Fatalf("of a team that is no more, long ago: %v", rows)
 	}
 }
 
@@ -305,6 +322,8 @@ func TestRefusals(t *testing.T) {
 		{"put price: bad date", refusal(p, client.PutPrice, &adminv1.PutPriceRequest{Version: "p", Spec: spec(t, map[string]any{"valid_from": "soon"})}), connect.CodeInvalidArgument, "valid_from"},
 		{"usage: from", refusal(p, client.QueryUsage, &adminv1.QueryUsageRequest{From: "soon"}), connect.CodeInvalidArgument, `from: "soon"`},
 		{"usage: group", refusal(p, client.QueryUsage, &adminv1.QueryUsageRequest{GroupBy: "colour"}), connect.CodeInvalidArgument, `cannot group by "colour"`},
+		{"usage: no team", refusal(p, client.QueryUsage, &adminv1.QueryUsageRequest{Team: "nope"}), connect.CodeNotFound, `no team "nope"`},
+		{"usage: to come", refusal(p, client.QueryUsage, &adminv1.QueryUsageRequest{From: "9999-12-31"}), connect.CodeInvalidArgument, "from: 9999-12-31T00:00:00Z is in the future: without to, the time ends now"},
 		{"usage: backwards", refusal(p, client.QueryUsage, &adminv1.QueryUsageRequest{From: "2026-02-01", To: "2026-01-01"}), connect.CodeInvalidArgument, "from: 2026-02-01T00:00:00Z is not before 2026-01-01T00:00:00Z"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -6,8 +6,10 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -26,7 +28,7 @@ func (s *Service) ShowBudgets(ctx context.Context, req *connect.Request[adminv1.
 	err := s.read(ctx, func(m *replica.Machine) {
 		_, ok := m.Registry.Team(team)
 		known = known || ok
-		out.Budgets, out.Names = budgets(m, team), namesOf(m, team)
+		out.Budgets, out.Names = budgets(m, team, team != ""), namesOf(m, team)
 	})
 	if err != nil {
 		return nil, err
@@ -37,8 +39,8 @@ func (s *Service) ShowBudgets(ctx context.Context, req *connect.Request[adminv1.
 	return connect.NewResponse(out), nil
 }
 
-// budgets lists the budgets of a team and its keys, or all.
-func budgets(m *replica.Machine, team string) []*adminv1.Budget {
+// budgets lists the budgets of a team and its keys, or all; with the credits that were given to each, or without.
+func budgets(m *replica.Machine, team string, given bool) []*adminv1.Budget {
 	held := heldOf(m)
 	var out []*adminv1.Budget
 	for _, r := range m.Ledger.Resources() {
@@ -46,7 +48,11 @@ func budgets(m *replica.Machine, team string) []*adminv1.Budget {
 			continue
 		}
 		for _, p := range r.Periods {
-			out = append(out, budgetTo(r, p, held))
+			b := budgetTo(r, p, held)
+			if given {
+				b.Given = creditsTo(p.Given)
+			}
+			out = append(out, b)
 		}
 	}
 	slices.SortFunc(out, func(a, b *adminv1.Budget) int {
@@ -63,6 +69,14 @@ func budgetTo(r ledger.Resource, p ledger.BudgetPeriodState, held holds) *adminv
 		HeldNano: held[at{r.ID, p.Period}], SuspenseNano: p.Suspense, FreeNano: p.Free, Hard: r.Spec.Hard,
 		Currency: cmp.Or(r.Spec.Currency, "USD"), LimitNano: r.Spec.Limit, PerUsdNano: p.PerUSDNano,
 	}
+}
+
+func creditsTo(given []ledger.Credit) []*adminv1.Credit {
+	out := make([]*adminv1.Credit, len(given))
+	for i, c := range given {
+		out[i] = &adminv1.Credit{Id: c.ID, AmountNano: c.Amount, AtMs: c.AtMS, Actor: c.Actor, Reason: c.Reason}
+	}
+	return out
 }
 
 // holds are what running requests have reserved: a part of what is outstanding.
@@ -100,6 +114,7 @@ func of(r *registry.Registry, spec ledger.Spec, team string) bool {
 const (
 	creditIDMax = 128  // bytes
 	reasonMax   = 1024 // bytes
+	actorMax    = 512  // bytes
 )
 
 // CreditBudget implements the admin service.
@@ -107,9 +122,11 @@ func (s *Service) CreditBudget(ctx context.Context, req *connect.Request[adminv1
 	m := req.Msg
 	switch {
 	case m.GetReason() == "":
-		return nil, badInput("reason: required: it stands in the audit")
+		return nil, badInput("reason: required: budget show tells it")
 	case len(m.GetReason()) > reasonMax:
 		return nil, badInput("reason: at most %d bytes", reasonMax)
+	case len(actorOf(ctx, m.GetActor())) > actorMax:
+		return nil, badInput("actor: at most %d bytes", actorMax)
 	case len(m.GetId()) > creditIDMax:
 		return nil, badInput("id: at most %d bytes", creditIDMax)
 	}
@@ -160,7 +177,24 @@ func (s *Service) CreditBudget(ctx context.Context, req *connect.Request[adminv1
 		return nil, connect.NewError(connect.CodeResourceExhausted, errors.New("the period, or the run, has had as many credits as it may"))
 	}
 	s.node.View(find)
-	return connect.NewResponse(&adminv1.CreditBudgetResponse{Budget: budget}), nil
+	out := &adminv1.CreditBudgetResponse{Budget: budget, Credit: creditOf(budget, id), Repeated: res.Credit == ledger.CreditRepeated}
+	if res.Credit == ledger.CreditOther {
+		was := out.GetCredit()
+		return nil, connect.NewError(connect.CodeAlreadyExists, fmt.Errorf("id: %q is that of a credit of %s, %s by %s: %q; nothing was done: "+
+			"another credit needs another id", id, registry.Nano(was.GetAmountNano()).USD(), time.UnixMilli(was.GetAtMs()).UTC().Format(time.RFC3339),
+			was.GetActor(), was.GetReason()))
+	}
+	return connect.NewResponse(out), nil
+}
+
+// creditOf finds a credit of a budget; nil when no more than its id is known.
+func creditOf(b *adminv1.Budget, id string) *adminv1.Credit {
+	for _, c := range b.GetGiven() {
+		if c.GetId() == id {
+			return c
+		}
+	}
+	return nil
 }
 
 // creditable is the open budget of a team, or of one of its runs; nil when there is none.
@@ -168,11 +202,13 @@ func creditable(m *replica.Machine, team, run string) *adminv1.Budget {
 	if run != "" {
 		kid, ok := m.Ledger.Child(templateOf(m, registry.ScopeRun, team, ledger.Money), run)
 		if open, known := kid.Open(); ok && known {
-			return budgetTo(kid, open, heldOf(m))
+			b := budgetTo(kid, open, heldOf(m))
+			b.Given = creditsTo(open.Given)
+			return b
 		}
 		return nil
 	}
-	for _, b := range budgets(m, team) { // of one owner, the newest period comes first
+	for _, b := range budgets(m, team, true) { // of one owner, the newest period comes first
 		if b.GetScope() == registry.ScopeTeam {
 			return b
 		}

@@ -45,7 +45,7 @@ func (s *Service) Apply(ctx context.Context, req *connect.Request[adminv1.ApplyR
 	if file == "" {
 		file = "org.yaml"
 	}
-	objects, err := registry.ParseOrg(file, []byte(m.GetYaml()))
+	objects, places, err := registry.ParseOrg(file, []byte(m.GetYaml()))
 	if err != nil {
 		return nil, connect.NewError(connect.CodeInvalidArgument, err)
 	}
@@ -68,10 +68,10 @@ func (s *Service) Apply(ctx context.Context, req *connect.Request[adminv1.ApplyR
 		return nil, err
 	}
 	switch {
+	case errors.As(derr, &refusal), refusal != nil:
+		return nil, refusedIn(places, refusal)
 	case derr != nil:
 		return nil, connect.NewError(connect.CodeInvalidArgument, derr)
-	case refusal != nil:
-		return nil, refused(refusal)
 	}
 	if m.GetForce() {
 		c.BaseVersion, c.First = 0, false
@@ -81,7 +81,7 @@ func (s *Service) Apply(ctx context.Context, req *connect.Request[adminv1.ApplyR
 			return nil, err
 		}
 		if refusal != nil {
-			return nil, refused(refusal)
+			return nil, refusedIn(places, refusal)
 		}
 	}
 	return connect.NewResponse(&adminv1.ApplyResponse{Differences: differencesTo(ds), Version: version}), nil

@@ -50,6 +50,19 @@ func TestCredentialForms(t *testing.T) {
 		"an account for Azure":   {"azure", `{"access_key_id":"hush","secret_access_key":"hush"}`, "!must have api_key, or tenant_id"},
 		"a key file for bedrock": {"bedrock", google, "!must have access_key_id and secret_access_key"},
 		"a token of two lines":   {"vertex", `{"access_token":"hush\nhush"}`, "!is no key: byte 5"},
+		"a session":              {"bedrock", `{"access_key_id":"A","secret_access_key":"b","session_token":"c"}`, `{"access_key_id":"A","secret_access_key":"b","session_token":"c"}`},
+		"a misspelt session":     {"bedrock", `{"access_key_id":"A","secret_access_key":"b","hush":"c"}`, "!its member 3 is none of access_key_id, secret_access_key, session_token"},
+		"in another case":        {"bedrock", `{"access_key_id":"A","secret_access_key":"b","Session_Token":"c"}`, "!its member 3 is none of"},
+		"two forms in one":       {"azure", `{"api_key":"hush","tenant_id":"a"}`, "!its member 2 is none of api_key"},
+		"a token and more":       {"vertex", `{"access_token":"hush","expires":"a"}`, "!its member 2 is none of access_token"},
+		"a member twice":         {"azure", `{"api_key":"hush","api_key":"b"}`, "!its member 2 stands there a second time"},
+		"a list":                 {"bedrock", `["hush"]`, "!is JSON and no object"},
+		"a key in quotes":        {"openai", `"hush"`, "!is JSON and no object"},
+		"a key with spaces":      {"anthropic", "hush b c", "!there is a space in it"},
+		"a token with spaces":    {"vertex", `{"access_token":"hush b"}`, "!there is a space in it"},
+		"another tenant":         {"azure", `{"tenant_id":"../hush","client_id":"b","client_secret":"c"}`, "!has a tenant_id that is neither"},
+		"tokens by FTP":          {"azure", `{"tenant_id":"a","client_id":"b","client_secret":"c","token_uri":"ftp://hush/x"}`, "!has a token_uri that is no URL of http or https"},
+		"tokens from a place":    {"azure", `{"tenant_id":"a.b","client_id":"b","client_secret":"c","scope":"d","token_uri":"https://x/y"}`, `{"tenant_id":"a.b","client_id":"b","client_secret":"c","scope":"d","token_uri":"https://x/y"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := readCredential(c.provider, []byte(c.secret))

@@ -53,9 +53,17 @@ func again(code connect.Code, message string) error {
 func refused(r *registry.Refusal) error {
 	if r.Reason == registry.ReasonConflict {
 		return connect.NewError(connect.CodeAborted, fmt.Errorf(
-			"another change came first, so nothing was done: %s; look at what changed (history) and try again", r))
+			"another change came first, so nothing was done: %w; look at what changed (history) and try again", r))
 	}
 	return connect.NewError(connect.CodeInvalidArgument, errors.New(r.String()))
+}
+
+// refusedIn is refused for objects that came from a file: what is wrong with them is said with their place in it.
+func refusedIn(file *registry.Places, r *registry.Refusal) error {
+	if r.Reason == registry.ReasonConflict {
+		return refused(r)
+	}
+	return connect.NewError(connect.CodeInvalidArgument, file.Faults(r.Problems))
 }
 
 func badInput(format string, args ...any) error {

@@ -44,10 +44,10 @@ func (s *Service) CreateKey(ctx context.Context, req *connect.Request[adminv1.Cr
 			return registry.Change{}, badInput("app, aliases: key %q is configured already: change it with apply", k.ID)
 		case ok && k.Revoked && !m.GetRotate():
 			return registry.Change{}, connect.NewError(connect.CodeAlreadyExists,
-				errors.New("the key is revoked: rotate gives it a new secret and lets it work again"))
+				errors.New("the key is revoked: --rotate (rotate: true) gives it a new secret and lets it work again"))
 		case ok && k.SecretSHA256 != "" && !m.GetRotate():
 			return registry.Change{}, connect.NewError(connect.CodeAlreadyExists,
-				errors.New("the key already has a secret: rotate replaces it, and the old one stops working at once"))
+				errors.New("the key already has a secret: --rotate (rotate: true) replaces it, and the old one stops working at once"))
 		case !ok:
 			var err error
 			if k, err = freshKey(r, m); err != nil {
@@ -130,10 +130,14 @@ func (s *Service) RevokeKey(ctx context.Context, req *connect.Request[adminv1.Re
 
 // readCredential takes a secret in a form that its provider has. A document becomes one line.
 func readCredential(provider string, secret []byte) ([]byte, error) {
-	if _, err := readSecret(provider, secret); err != nil {
+	secret = bytes.TrimSpace(secret)
+	s, err := readSecret(provider, secret)
+	if err == nil {
+		err = checkForm(provider, s, secret)
+	}
+	if err != nil {
 		return nil, badInput("secret: %v", err)
 	}
-	secret = bytes.TrimSpace(secret)
 	if !bytes.HasPrefix(secret, []byte("{")) {
 		return secret, nil
 	}

@@ -94,7 +94,7 @@ func (rs runs) list() []*adminv1.Run {
 	}
 	each(rs.money, func(r *adminv1.Run, open ledger.BudgetPeriodState, held int64) {
 		r.SettledNano, r.OutstandingNano, r.HeldNano, r.SuspenseNano = open.Settled, open.Outstanding, held, open.Suspense
-		r.FreeNano, r.CapNano, r.CreditsNano = open.Free, open.Cap, open.Credits
+		r.FreeNano, r.CapNano, r.CreditsNano, r.Given = open.Free, open.Cap, open.Credits, creditsTo(open.Given)
 	})
 	each(rs.calls, func(r *adminv1.Run, open ledger.BudgetPeriodState, held int64) {
 		r.Calls, r.MaxCalls = open.Settled+held+open.Suspense, open.Cap

@@ -134,6 +134,9 @@ func TestRunsAreListedAndCredited(t *testing.T) {
 	}
 	gw.ask(&raftlogv1.Need{Resource: money.ID, Amount: 5e8, Name: "large"})
 	got = call(p, client.ListRuns, &adminv1.ListRunsRequest{Team: "red"})
+	if given := got.GetRuns()[0].GetGiven(); len(given) != 1 || given[0].GetReason() != "almost done" {
+		t.Errorf("given: %v", given)
+	}
 	if got.GetRuns()[0].GetCreditsNano() != 5e8 || got.GetRuns()[1].GetCreditsNano() != 0 {
 		t.Errorf("after the credit: %v", got)
 	}
@@ -229,9 +232,9 @@ func TestBudgetsInOtherCurrencies(t *testing.T) {
 		{"apply without rates", refusal(p, client.Apply, &adminv1.ApplyRequest{File: "o.yaml", Yaml: strings.Replace(inr, "INR: 80", "CHF: 1", 1)}),
 			"o.yaml:2: currency: there is no rate of INR: add one to fx"},
 		{"rates of later months alone", refusal(p, client.Apply, &adminv1.ApplyRequest{Prune: true, Yaml: strings.Replace(inr, "2026-01", "2199-12", 1)}),
-			"currency org: there is no rate of INR for 20"},
+			"org.yaml:2: currency: there is no rate of INR for 20"},
 		{"the same, dry", refusal(p, client.Apply, &adminv1.ApplyRequest{Prune: true, DryRun: true, Yaml: strings.Replace(inr, "2026-01", "2199-12", 1)}),
-			"currency org: there is no rate of INR for 20"},
+			"org.yaml:2: currency: there is no rate of INR for 20"},
 	} {
 		if tc.err.Code() != connect.CodeInvalidArgument || !strings.HasPrefix(tc.err.Message(), tc.want) {
 			t.Errorf("%s: %v", tc.name, tc.err)

@@ -24,7 +24,11 @@ func (s *Service) QueryUsage(ctx context.Context, req *connect.Request[adminv1.Q
 	if err != nil {
 		return nil, err
 	}
-	if !from.Before(to) {
+	switch {
+	case from.Before(to):
+	case req.Msg.GetTo() == "":
+		return nil, badInput("from: %s is in the future: without to, the time ends now", from.UTC().Format(time.RFC3339))
+	default:
 		return nil, badInput("from: %s is not before %s", from.UTC().Format(time.RFC3339), to.UTC().Format(time.RFC3339))
 	}
 	q := rollup.Query{Team: req.Msg.GetTeam(), FromMS: from.UnixMilli(), ToMS: to.UnixMilli()}
@@ -32,11 +36,21 @@ func (s *Service) QueryUsage(ctx context.Context, req *connect.Request[adminv1.Q
 		q.GroupBy = strings.Split(g, ",")
 	}
 	var rows []rollup.Row
+	var known bool
 	var qerr error
-	if err := s.read(ctx, func(m *replica.Machine) { rows, qerr = m.Rollup.Query(q) }); err != nil {
+	if err := s.read(ctx, func(m *replica.Machine) {
+		_, known = m.Registry.Team(q.Team)
+		known = known || q.Team == "" || m.Rollup.Knows(q.Team) // of a team that is no more, usage stays
+		if known {
+			rows, qerr = m.Rollup.Query(q)
+		}
+	}); err != nil {
 		return nil, err
 	}
-	if qerr != nil {
+	switch {
+	case !known:
+		return nil, missing("no team %q", q.Team)
+	case qerr != nil:
 		return nil, connect.NewError(connect.CodeInvalidArgument, qerr)
 	}
 	out := &adminv1.QueryUsageResponse{}

@@ -41,6 +41,7 @@ func Read(format string, text []byte) (*Table, error) {
 	if len(text) > FileBytesMax {
 		return nil, fmt.Errorf("is longer than %d bytes", FileBytesMax)
 	}
+	text = bytes.TrimPrefix(text, []byte("\uFEFF")) // a byte order mark
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber() // a price must not become a float on the way
 	var root map[string]any
@@ -49,6 +50,9 @@ func Read(format string, text []byte) (*Table, error) {
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("more follows after the JSON object")
+	}
+	if err := once(text); err != nil {
+		return nil, err
 	}
 	t := &Table{Format: format, models: map[string]map[string]any{}}
 	if format == "" {

@@ -162,16 +162,26 @@ func TestModelsDev(t *testing.T) {
 
 func TestReadRefuses(t *testing.T) {
 	for name, c := range map[string]struct{ format, text, want string }{
-		"no JSON":      {"", `hello`, "is no JSON object"},
-		"a list":       {"", `[]`, "is no JSON object"},
-		"two":          {"", `{} {}`, "more follows"},
-		"neither":      {"", `{"a":{"b":1}}`, "looks like none of litellm, models.dev"},
-		"the other":    {ModelsDev, `{"m":{"input_cost_per_token":1}}`, "holds no models in the format of models.dev"},
-		"only samples": {LiteLLM, `{"sample_spec":{}}`, "holds no models"},
+		"no JSON":       {"", `hello`, "is no JSON object"},
+		"a list":        {"", `[]`, "is no JSON object"},
+		"two":           {"", `{} {}`, "more follows"},
+		"neither":       {"", `{"a":{"b":1}}`, "looks like none of litellm, models.dev"},
+		"the other":     {ModelsDev, `{"m":{"input_cost_per_token":1}}`, "holds no models in the format of models.dev"},
+		"a model twice": {LiteLLM, "{\"m\":{\"a\":[{\"b\":1},{\"b\":1}]},\n\"n\":{},\n\"m\":{}}", `has "m" twice, in lines 1 and 3`},
+		"a field twice": {"", `{"m":{"input_cost_per_token":1,"output_cost_per_token":1,"input_cost_per_token":2}}`, `has "input_cost_per_token" twice, in lines 1 and 1`},
+		"only samples":  {LiteLLM, `{"sample_spec":{}}`, "holds no models"},
 	} {
 		if _, err := Read(c.format, []byte(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %s", name, err, c.want)
 		}
+	}
+}
+
+// TestByteOrderMark: a table may begin with one, as an org.yaml may.
+func TestByteOrderMark(t *testing.T) {
+	tab, err := Read("", []byte("\uFEFF"+`{"m":{"input_cost_per_token":1}}`))
+	if err != nil || !tab.Has("m") {
+		t.Errorf("%v %v", tab, err)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 func TestEveryMistakeOfWhatIsCounted(t *testing.T) {
-	_, err := ParseOrg("org.yaml", []byte(`version: 1
+	_, _, err := ParseOrg("org.yaml", []byte(`version: 1
 currency: rupees
 fx:
   "2026-11": { USD: 1, EUR: 0.0001, CHF: 2000000, INR: many, YEN2: 3 }
@@ -54,7 +54,7 @@ org: { classes: { interactive: 0.8, batch: 0.2, urgent: 0.1 } }
 		`org.yaml:11: deployments[d].limits.rpm: "0" is out of range`,
 		`org.yaml:11: deployments[d].limits.itpm: unknown key: did you mean input_tpm? (allowed: rpm, tpm, input_tpm, output_tpm)`,
 		`org.yaml:11: deployments[d].limits.output_tpm: "1.5" must be a whole number`,
-		"org.yaml:14: teams.a.budget.currency: there is no rate of XAU: add one to fx, as in `\"2026-11\": { XAU: 88.00 }`",
+		"org.yaml:14: teams.a.budget.currency: there is no rate of XAU: add one to fx, as in `\"2026-11\": { XAU: <units for one US dollar> }`",
 		`org.yaml:15: teams.a.run_budget: caps nothing: give max, max_calls or both`,
 		`org.yaml:16: teams.a.end_user_limits.rpm: "-1" must not be negative`,
 		`org.yaml:16: teams.a.end_user_limits.input_tpm: unknown key (allowed: rpm, tpm)`,

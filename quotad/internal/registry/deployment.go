@@ -43,7 +43,9 @@ func (m *mapping) readDeployment() *Deployment {
 	d.Capabilities = m.list("capabilities", "leave it out for all", parseID)
 	d.DataClasses = m.list("data_classes", "leave it out for all", parseDataClass)
 	m.id("price", &d.Price)
-	m.choice("unpriced", &d.Unpriced, "", "allow")
+	if m.choice("unpriced", &d.Unpriced, "", "allow"); d.Unpriced != "" && d.Price != "" {
+		m.rd.fault(m.from["unpriced"], m.sub("unpriced"), "stands beside price %q, which a slip would make 0 without a word: leave one of them out", d.Price)
+	}
 	d.Limits = m.limits()
 	if d.Provider != "" { // else it is a fault of its own
 		m.onlyOf(d)

@@ -62,6 +62,7 @@ func TestKeysOfProviders(t *testing.T) {
 		"a profile here":        {"provider: bedrock\n  region: us-gov-west-1\n  model: arn:aws-us-gov:bedrock:us-gov-west-1:1:inference-profile/x", ""},
 		"no region of AWS":      {"provider: bedrock\n  region: eu", `:4: deployments[d].region: "eu" is not a region, like us-east-1`},
 		"Google's for AWS":      {"provider: bedrock\n  region: europe-west4", `:4: deployments[d].region: "europe-west4" is not a region`},
+		"price and none":        {"provider: compatible\n  base_url: http://h\n  price: mid", `:8: deployments[d].unpriced: stands beside price "mid", which a slip would make 0 without a word: leave one of them out`},
 		"capability misspelt":   {"provider: openai\n  capabilities: [tools, vison]", `:4: deployments[d].capabilities[1]: "vison" is none of tools, json_schema, vision, and no alias needs it: did you mean vision?`},
 		"capability of nobody":  {"provider: openai\n  capabilities: [chess]", `:4: deployments[d].capabilities[0]: "chess" is none of tools, json_schema, vision, and no alias needs it`},
 		"base model":            {"provider: bedrock\n  region: eu-central-1\n  base_model: anthropic.claude-opus-4-6-v1", ""},
@@ -77,7 +78,7 @@ func TestKeysOfProviders(t *testing.T) {
 			if !strings.Contains(tc.keys, " model:") {
 				tc.keys += "\n  model: m"
 			}
-			_, err := ParseOrg("org.yaml", []byte("version: 1\ndeployments:\n- "+tc.keys+"\n  id: d\n  unpriced: allow\n"))
+			_, _, err := ParseOrg("org.yaml", []byte("version: 1\ndeployments:\n- "+tc.keys+"\n  id: d\n  unpriced: allow\n"))
 			switch {
 			case tc.want == "" && err != nil:
 				t.Error(err)
@@ -107,7 +108,7 @@ func TestBaseURLOfGoogle(t *testing.T) {
 		"odd region":   {"provider: vertex, project: p, region: a.b", `org.yaml:2: deployments[d].region: "a.b" is not a region, like europe-west4, eu or global`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			org, err := ParseOrg("org.yaml", []byte("version: 1\ndeployments: [{id: d, model: m, unpriced: allow, "+tc.keys+"}]\n"))
+			org, _, err := ParseOrg("org.yaml", []byte("version: 1\ndeployments: [{id: d, model: m, unpriced: allow, "+tc.keys+"}]\n"))
 			got := ""
 			if err != nil {
 				got = err.Error()

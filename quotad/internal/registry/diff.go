@@ -2,7 +2,6 @@ package registry
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -29,11 +28,11 @@ type Difference struct {
 // Diff computes the change that makes the registry hold the desired objects, as ParseOrg gives them. With prune,
 // objects that are not desired are deleted; without, they stay. A desired key without secret keeps the stored one,
 // and a revoked key stays revoked. What the objects' amounts are written in comes with them: a file that names no
-// currency means USD. A price version that has been in force at nowMS is not deleted. The error names the stored price
+// currency means USD. A price version that has been in force at nowMS is not deleted. A *Refusal names the stored price
 // versions that would be edited. The caller fills in actor, time and note. The change is empty when nothing differs.
 func (r *Registry) Diff(desired []Object, prune bool, nowMS int64) (Change, []Difference, error) {
 	var objects []Object
-	var faults []error
+	var edited []Problem
 	wanted := make(map[Ref]bool, len(desired))
 	for _, o := range desired {
 		wanted[o.ref()] = true
@@ -50,13 +49,13 @@ func (r *Registry) Diff(desired []Object, prune bool, nowMS int64) (Change, []Di
 		}
 		if exists && o.Kind == KindPrice {
 			lines := strings.Join(difference(current, o).Lines, "\n  ")
-			faults = append(faults, fmt.Errorf("prices[%s]: %s\n  %s", o.ID, editedPrice, lines))
+			edited = append(edited, Problem{Ref: o.ref(), What: editedPrice + "\n  " + lines})
 			continue
 		}
 		objects = append(objects, Object{Kind: o.Kind, ID: o.ID, Spec: o.Spec})
 	}
-	if len(faults) > 0 {
-		return Change{}, nil, errors.Join(faults...)
+	if len(edited) > 0 {
+		return Change{}, nil, &Refusal{Reason: ReasonImmutable, Problems: edited}
 	}
 	r.state.each(func(e *entry) {
 		if !wanted[e.ref()] && (prune || e.Kind == KindCurrency) {
@@ -83,9 +82,30 @@ func (r *Registry) changeTo(objects []Object, nowMS int64) (Change, []Difference
 			continue
 		}
 		change.Objects = append(change.Objects, o)
-		differences = append(differences, difference(current, o))
+		d := difference(current, o)
+		if d.Action == ActionCreate && o.Kind == KindPrice {
+			d.Lines = append(d.Lines, r.begun(o, nowMS)...)
+		}
+		differences = append(differences, d)
 	}
 	return change, differences
+}
+
+// begun tells what cannot be taken back of a price version that is added at nowMS: it has begun, and another one is in
+// force, which it may take the place of. The first one of all has mostly begun.
+func (r *Registry) begun(o Object, nowMS int64) []string {
+	v, err := decode(o)
+	if err != nil {
+		return nil // which the change is refused for
+	}
+	from, inForce := v.(*PriceVersion).ValidFrom, r.priceAt(nowMS)
+	switch {
+	case int64(from) > nowMS || inForce == nil:
+		return nil
+	case from > inForce.ValidFrom:
+		return []string{fmt.Sprintf("! valid_from has passed: it takes the place of %s at once, for good: %s", inForce.ID, keptPrice)}
+	}
+	return []string{fmt.Sprintf("! valid_from has passed, and %s, which began later, stays in force: %s", inForce.ID, keptPrice)}
 }
 
 // wasInForce reports whether an object is a price version that has begun.

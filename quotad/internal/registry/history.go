@@ -119,6 +119,7 @@ func (r *Registry) Rollback(version uint64, nowMS int64) (Change, []Difference, 
 		}
 	}
 	var objects []Object
+	var kept []Difference
 	for ref, o := range target {
 		current, _ := r.Object(ref.Kind, ref.ID)
 		if k := keyOf(o); k != nil {
@@ -128,6 +129,7 @@ func (r *Registry) Rollback(version uint64, nowMS int64) (Change, []Difference, 
 			}
 			if k.Revoked != last.Revoked || k.SecretSHA256 != last.SecretSHA256 {
 				o = rewound(k, last).Object()
+				kept = append(kept, keptOf(k, last)...)
 			}
 		}
 		if !bytes.Equal(o.Spec, current.Spec) {
@@ -135,7 +137,24 @@ func (r *Registry) Rollback(version uint64, nowMS int64) (Change, []Difference, 
 		}
 	}
 	change, differences := r.changeTo(objects, nowMS)
+	differences = append(differences, kept...)
+	slices.SortStableFunc(differences, func(a, b Difference) int { return compareRefs(Ref{a.Kind, a.ID}, Ref{b.Kind, b.ID}) })
 	return change, differences, nil
+}
+
+// keptOf tells what of a key does not become what it was.
+func keptOf(was, last *Key) []Difference {
+	d := Difference{Action: ActionKeep, Kind: KindKey, ID: was.ID}
+	if last.Revoked && !was.Revoked {
+		d.Lines = append(d.Lines, "it stays revoked: going back revives no key")
+	}
+	if last.SecretSHA256 != "" && was.SecretSHA256 != last.SecretSHA256 {
+		d.Lines = append(d.Lines, "it keeps the secret it got since")
+	}
+	if len(d.Lines) == 0 {
+		return nil
+	}
+	return []Difference{d}
 }
 
 // rewound is the key as it was, with its last secret and revocation.

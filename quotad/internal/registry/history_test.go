@@ -285,7 +285,7 @@ func TestDiffThenApplyReachesWhatIsDesired(t *testing.T) {
 		var reached []string // YAML by step
 		var versions []uint64
 		for i := range rapid.IntRange(1, 6).Draw(t, "steps") {
-			desired, err := ParseOrg("org.yaml", []byte(drawOrg(t)))
+			desired, _, err := ParseOrg("org.yaml", []byte(drawOrg(t)))
 			if err != nil {
 				t.Fatalf("parse: %v", err)
 			}
@@ -314,7 +314,7 @@ func TestDiffThenApplyReachesWhatIsDesired(t *testing.T) {
 					t.Fatalf("key %s lost its secret or its revocation", k.ID)
 				}
 			}
-			back, err := ParseOrg("back.yaml", []byte(r.YAML()))
+			back, _, err := ParseOrg("back.yaml", []byte(r.YAML()))
 			if err != nil {
 				t.Fatalf("own YAML: %v", err)
 			}
@@ -340,10 +340,38 @@ func TestDiffThenApplyReachesWhatIsDesired(t *testing.T) {
 		if res := loaded.Apply(1000, c); res.Refusal != nil {
 			t.Fatalf("rollback refused: %s", res.Refusal)
 		}
-		want, err := ParseOrg("then.yaml", []byte(reached[i]))
+		want, _, err := ParseOrg("then.yaml", []byte(reached[i]))
 		if err != nil {
 			t.Fatalf("parse: %v", err)
 		}
 		sameObjects(t, withoutSecrets(t, loaded.Objects("", "")), withoutSecrets(t, want))
 	})
+}
+
+// TestRollbackTellsWhatStays: a key does not become again what it was before it was revoked or got another secret, and the
+// plan tells so, also when nothing else changes.
+func TestRollbackTellsWhatStays(t *testing.T) {
+	r := applied(t, small)
+	set := func(index uint64, change func(*Key)) {
+		k, _ := r.Key("k")
+		change(&k)
+		mustApply(t, r, index, Change{Objects: []Object{k.Object()}})
+	}
+	set(2, func(k *Key) { k.SecretSHA256 = hash(1) })
+	set(3, func(k *Key) { k.Revoked = true })
+	set(4, func(k *Key) { k.App = "x" })
+	for version, want := range map[uint64]string{
+		1: "[{update key k [- app: x]} {keep key k [it stays revoked: going back revives no key it keeps the secret it got since]}]",
+		2: "[{update key k [- app: x]} {keep key k [it stays revoked: going back revives no key]}]",
+		3: "[{update key k [- app: x]}]",
+		4: "[]",
+	} {
+		if _, ds, err := r.Rollback(version, 0); err != nil || fmt.Sprint(ds) != want {
+			t.Errorf("to %d: got %v, %v\nwant %s", version, ds, err, want)
+		}
+	}
+	set(5, func(k *Key) { k.App = "" })
+	if c, ds, err := r.Rollback(2, 0); err != nil || len(c.Objects) != 0 || len(ds) != 1 || ds[0].Action != ActionKeep {
+		t.Errorf("nothing but the revocation: %v %v %v", c, ds, err)
+	}
 }

@@ -2,11 +2,14 @@ package registry
 
 // The bounds of this package. Above one, the caller sees a fault or a refusal that names it, unless said otherwise.
 const (
-	fileBytesMax     = 16 << 20 // bytes of an org.yaml
+	FileBytesMax = 16 << 20 // bytes of an org.yaml
+
 	specBytesMax     = 1 << 20  // bytes of one object's spec
 	depthMax         = 32       // nesting of a JSON spec
 	changeObjectsMax = 100_000  // objects of one change
 	objectsMax       = 200_000  // objects in all
+	suspectsMax      = 16       // lines in which a mistake in YAML is looked for; beyond, the fault names the block
+	suspectBytesMax  = 1 << 20  // bytes before them; likewise
 	faultsMax        = 50       // faults that are listed; further ones are counted
 	historyMax       = 1_000    // changes kept; the oldest are dropped
 	historyBytesMax  = 64 << 20 // bytes of specs in them; the oldest are dropped, the newest always stays

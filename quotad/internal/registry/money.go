@@ -95,7 +95,7 @@ func amounts(v value) []amount {
 // checkAmounts sees to it that everything can be converted. A currency that nothing converts is reported where it is
 // stated: once for the org's.
 func (c *checker) checkAmounts(v value, add func(path, format string, args ...any)) {
-	const cure = "add one to fx, as in `\"2026-11\": { %s: 88.00 }`"
+	const cure = "add one to fx, as in `\"2026-11\": { %s: <units for one US dollar> }`"
 	if v, ok := v.(*Currency); ok && v.Code != "" && v.Code != usd && !c.rated(v.Code) {
 		add("", "there is no rate of %s: "+cure, v.Code, v.Code)
 	}

@@ -27,7 +27,7 @@ func TestAliasNamedAsModelsAre(t *testing.T) {
 deployments: [{ id: d, provider: openai, base_url: "http://h", model: m, unpriced: allow }]
 teams: { t: {} }
 `
-	objects, err := ParseOrg("org.yaml", []byte(head+`aliases: { "meta-llama/llama-3:free": { targets: [{ deployment: d }] } }
+	objects, _, err := ParseOrg("org.yaml", []byte(head+`aliases: { "meta-llama/llama-3:free": { targets: [{ deployment: d }] } }
 keys: [{ id: k, team: t, aliases: ["meta-llama/llama-3:free"] }]
 `))
 	if err != nil {
@@ -40,7 +40,7 @@ keys: [{ id: k, team: t, aliases: ["meta-llama/llama-3:free"] }]
 	if !found {
 		t.Errorf("no such alias in %v", objects)
 	}
-	_, err = ParseOrg("org.yaml", []byte(head+`aliases: { "a//b": { targets: [{ deployment: d }] } }
+	_, _, err = ParseOrg("org.yaml", []byte(head+`aliases: { "a//b": { targets: [{ deployment: d }] } }
 keys: [{ id: k, team: t, aliases: ["a b"] }]
 `))
 	var faults *Faults

@@ -31,7 +31,7 @@ func TestMistakesNameTheCure(t *testing.T) {
 		"provider: openai, base_url: 'https://h/v1', context_tokens: 128k":     `context_tokens: "128k" is not a whole number, like 128000 (allowed: 1 to 100000000)`,
 		"provider: openai, base_url: 'https://h/v1', context_tokens: 1.5":      `context_tokens: "1.5" must be a whole number (allowed:`,
 	} {
-		_, err := ParseOrg("org.yaml", []byte("version: 1\ndeployments: [{ id: d, model: m, unpriced: allow, "+keys+" }]\n"))
+		_, _, err := ParseOrg("org.yaml", []byte("version: 1\ndeployments: [{ id: d, model: m, unpriced: allow, "+keys+" }]\n"))
 		if err == nil || !strings.HasPrefix(err.Error(), "org.yaml:2: deployments[d]."+want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s\ngot  %v\nwant %s", keys, err, want)
 			continue
@@ -53,7 +53,7 @@ func TestWhatMayBeDropped(t *testing.T) {
 		"seed": "", "top_k": "", "top_a": "", "min_p": "", "chat_template_kwargs": "", "sed": "did you mean seed?", "seeed": "did you mean seed?",
 		"top_b": "did you mean top_p?", "logit_bais": "did you mean logit_bias?", "messages": "cannot be dropped", "input": "cannot be dropped",
 	} {
-		_, err := ParseOrg("org.yaml", []byte("version: 1\naliases:\n  a:\n    targets: [{ deployment: d }]\n    allow_dropped: [n, "+name+"]\n"))
+		_, _, err := ParseOrg("org.yaml", []byte("version: 1\naliases:\n  a:\n    targets: [{ deployment: d }]\n    allow_dropped: [n, "+name+"]\n"))
 		got := ""
 		if err != nil {
 			got = err.Error()

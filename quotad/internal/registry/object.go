@@ -85,6 +85,9 @@ func (p Problem) String() string {
 	return s
 }
 
+// Error is String.
+func (r *Refusal) Error() string { return r.String() }
+
 // String is one line a problem.
 func (r *Refusal) String() string {
 	lines := make([]string, len(r.Problems))

@@ -123,7 +123,7 @@ func TestPageParses(t *testing.T) {
 	}
 	allowed := regexp.MustCompile(`(unknown key.* \(allowed: ).*\)`)
 	for _, w := range p.wrong {
-		_, err := ParseOrg("org.yaml", []byte(w[0]))
+		_, _, err := ParseOrg("org.yaml", []byte(w[0]))
 		var f *Faults
 		if !errors.As(err, &f) {
 			t.Errorf("%s: this file is said to be refused: %v\n%s", orgPage, err, w[0])
@@ -133,7 +133,7 @@ func TestPageParses(t *testing.T) {
 	}
 	for _, other := range []string{"prices", "model-server"} {
 		for _, piece := range readPage(t, "../../../docs/"+other+".md").pieces {
-			if _, err := ParseOrg(other+".md", []byte("version: 1\n"+piece)); err != nil {
+			if _, _, err := ParseOrg(other+".md", []byte("version: 1\n"+piece)); err != nil {
 				t.Errorf("%v in\n%s", err, piece)
 			}
 		}

@@ -1,12 +1,9 @@
 package registry
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -43,18 +40,39 @@ type document struct {
 	order []Ref
 }
 
+// Places say where the objects of an org.yaml stand in it.
+type Places struct{ doc *document }
+
+// Faults are problems of objects, found against what is stored, as faults of the file where the object stands in it.
+func (p *Places) Faults(problems []Problem) error {
+	faults := make([]Fault, len(problems))
+	for i, x := range problems {
+		base := p.doc.paths[x.Ref]
+		if base == "" {
+			faults[i] = Fault{What: x.String()}
+			continue
+		}
+		path := join(base, x.Path)
+		faults[i] = Fault{p.doc.file, p.doc.lineOf(path), path, x.What}
+	}
+	return sorted(faults)
+}
+
 // ParseOrg reads an org.yaml. file is its name in faults. The objects are in canonical form, ordered by kind and id.
 // The file must make sense alone: what it refers to must stand in it. The error is *Faults and lists every mistake.
-func ParseOrg(file string, text []byte) ([]Object, error) {
+func ParseOrg(file string, text []byte) ([]Object, *Places, error) {
 	d := &document{reader: newReader(file), state: newState(), paths: map[Ref]string{}}
-	root, err := parseYAML(text)
-	if err != nil {
-		d.syntaxFault(err)
-		return nil, sorted(d.faults)
+	root, wrong := parseYAML(text)
+	if wrong != nil {
+		d.fault(wrong.Line, "", "%s", wrong.What)
+		return nil, nil, sorted(d.faults)
+	}
+	if d.noAnchors(root); len(d.faults) > 0 {
+		return nil, nil, sorted(d.faults)
 	}
 	if root != nil && (root.Kind != yaml.MappingNode || root.Tag != "!!map") {
 		d.fault(root.Line, "", "the file must be a mapping of sections, like teams and keys")
-		return nil, sorted(d.faults)
+		return nil, nil, sorted(d.faults)
 	}
 	m := d.mapping(root, "")
 	m.line = max(m.line, 1)
@@ -66,54 +84,27 @@ func ParseOrg(file string, text []byte) ([]Object, error) {
 	d.checkAll()
 	d.checkCapabilities()
 	if err := sorted(d.faults); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	slices.SortFunc(d.order, compareRefs)
 	objects := make([]Object, len(d.order))
 	for i, r := range d.order {
 		objects[i] = object(r.ID, d.state.find(r).value)
 	}
-	return objects, nil
+	return objects, &Places{d}, nil
 }
 
-// parseYAML reads one document; nil is an empty one.
-func parseYAML(text []byte) (root *yaml.Node, err error) {
-	if len(text) > fileBytesMax {
-		return nil, fmt.Errorf("the file is longer than %d bytes", fileBytesMax)
+// noAnchors refuses YAML anchors, and so the aliases of them: expanding those lets a small file stand for an endless one.
+func (d *document) noAnchors(n *yaml.Node) {
+	if n == nil {
+		return
 	}
-	// The YAML library reports some broken texts by a panic. A text from outside must never stop the process.
-	defer func() {
-		if r := recover(); r != nil {
-			root, err = nil, fmt.Errorf("not readable as YAML: %v", r)
-		}
-	}()
-	dec := yaml.NewDecoder(strings.NewReader(string(text)))
-	var doc, second yaml.Node
-	if err := dec.Decode(&doc); errors.Is(err, io.EOF) {
-		return nil, nil
-	} else if err != nil {
-		return nil, err
+	if n.Anchor != "" {
+		d.fault(n.Line, "", "YAML anchors and aliases (&name and *name) are not read: write the value out")
 	}
-	if err := dec.Decode(&second); err == nil {
-		return nil, fmt.Errorf("line %d: a second YAML document (---): one file is one document", second.Line)
-	} else if !errors.Is(err, io.EOF) {
-		return nil, err
+	for _, c := range n.Content {
+		d.noAnchors(c)
 	}
-	if len(doc.Content) == 0 || doc.Content[0].Tag == "!!null" {
-		return nil, nil
-	}
-	return doc.Content[0], nil
-}
-
-// syntaxFault takes the line out of the YAML library's message.
-func (d *document) syntaxFault(err error) {
-	what := strings.TrimPrefix(err.Error(), "yaml: ")
-	line := 1
-	if g := regexp.MustCompile(`^line (\d+): (?s)(.*)$`).FindStringSubmatch(what); g != nil {
-		line, _ = strconv.Atoi(g[1])
-		what = g[2]
-	}
-	d.fault(max(line, 1), "", "%s", what)
 }
 
 func (d *document) head(m *mapping) {

@@ -19,7 +19,7 @@ func example(t testing.TB) []byte {
 
 func mustParse(t testing.TB, text string) []Object {
 	t.Helper()
-	objects, err := ParseOrg("org.yaml", []byte(text))
+	objects, _, err := ParseOrg("org.yaml", []byte(text))
 	if err != nil {
 		t.Fatalf("parse: %v\n%s", err, text)
 	}
@@ -177,7 +177,7 @@ teams:
     weight: 2
   u: [1]
 ` + mistakenTail
-	_, err := ParseOrg("org.yaml", []byte(text))
+	_, _, err := ParseOrg("org.yaml", []byte(text))
 	var faults *Faults
 	if !errors.As(err, &faults) {
 		t.Fatalf("got %v, want Faults", err)
@@ -199,7 +199,7 @@ teams:
 		`org.yaml:14: credentials.main.value: a secret never stands here`,
 		`org.yaml:15: credentials.azure.provider: "asure" is not allowed: did you mean azure? (allowed: openai, anthropic, azure,`,
 		`org.yaml:20: deployments[a].base_url: must not carry a user or password`,
-		`org.yaml:22: deployments[a].credential: no credential "mian" (known: azure, main, other)`,
+		`org.yaml:22: deployments[a].credential: no credential "mian" in this file (known: azure, main, other)`,
 		`org.yaml:24: deployments[a].context_tokens: "many" is not a whole number, like 128000 (allowed: 1 to`,
 		`org.yaml:26: deployments[b].provider: "openia" is not allowed: did you mean openai? (allowed: openai, anthropic, azure, bedrock,`,
 		`org.yaml:27: deployments[b].base_url: must begin with http:// or https://`,
@@ -212,7 +212,7 @@ teams:
 		`org.yaml:40: deployments[c].price: is missing: name an entry of per_million_usd`,
 		`org.yaml:44: deployments[c].credential: "other" is for provider anthropic, not openai`,
 		`org.yaml:51: aliases.x.targets[1].deployment: "a" is a target twice`,
-		`org.yaml:52: aliases.x.targets[2].deployment: no deployment "zzz" (known: a, b, c)`,
+		`org.yaml:52: aliases.x.targets[2].deployment: no deployment "zzz" in this file (known: a, b, c)`,
 		`org.yaml:53: aliases.x.targets[3].deployment: "c" lacks "tools", which the alias needs`,
 		`org.yaml:54: aliases.x.timeouts.connect: "2" is not a duration, like 500ms, 2s or 10m`,
 		`org.yaml:54: aliases.x.timeouts.first_token: is longer than total, 10s`,
@@ -225,14 +225,14 @@ teams:
 		`org.yaml:63: teams.t.budget.monthly: "1e30" is too large`,
 		`org.yaml:63: teams.t.budget.hrad: unknown key: did you mean hard? (allowed: monthly, currency, hard, alert_at)`,
 		`org.yaml:63: teams.t.budget.alert_at[1]: must be above the one before it`,
-		`org.yaml:64: teams.t.business_unit: no business_unit "nowhere": there is none`,
+		`org.yaml:64: teams.t.business_unit: no business_unit "nowhere" in this file: there is none`,
 		`org.yaml:65: teams.t.timezone: "Mars/Olympus" is not a known time zone`,
 		`org.yaml:66: teams.t.run_budget.calls: unknown key (allowed: max, max_calls, lifetime)`,
 		`org.yaml:67: teams.t.end_user_limits.rpm: "0" is out of range`,
 		`org.yaml:68: teams.t.weight: "1.5" must be a whole number (allowed: 1 to 1000)`,
 		`org.yaml:69: teams.t.weight: stands here a second time, first in line 68`,
 		`org.yaml:70: teams.u: must be a mapping of keys to values`,
-		`org.yaml:73: keys[k].team: no team "tt" (known: t, u)`,
+		`org.yaml:73: keys[k].team: no team "tt" in this file (known: t, u)`,
 		`org.yaml:74: keys[k].aliases: is empty: leave it out for all aliases`,
 		`org.yaml:75: keys[k].secret_sha256: must be the SHA-256 of the secret, 64 hex digits`,
 		`org.yaml:76: keys[k].expires: "30/06/2027" is not a date`,
@@ -258,13 +258,13 @@ deployments: [{ id: a, provider: openai, base_url: "http://h", model: m, unprice
 aliases: { x: { targets: [{ deployment: a }] } }
 teams: { t: {}, u: {} }
 ` + mistakenTail
-	_, err := ParseOrg("org.yaml", []byte(text))
+	_, _, err := ParseOrg("org.yaml", []byte(text))
 	var faults *Faults
 	if !errors.As(err, &faults) {
 		t.Fatalf("got %v, want Faults", err)
 	}
 	expectFaults(t, faults.List, []string{
-		`org.yaml:7: keys[k].team: no team "tt" (known: t, u)`,
+		`org.yaml:7: keys[k].team: no team "tt" in this file (known: t, u)`,
 		`org.yaml:8: keys[k].aliases: is empty: leave it out for all aliases`,
 		`org.yaml:9: keys[k].secret_sha256: must be the SHA-256 of the secret, 64 hex digits`,
 		`org.yaml:10: keys[k].expires: "30/06/2027" is not a date`,
@@ -272,11 +272,11 @@ teams: { t: {}, u: {} }
 		`org.yaml:13: keys[k].outage: "maybe" is not allowed (allowed: share, open, closed)`,
 		`org.yaml:14: keys[k].secret: a secret never stands here`,
 		`org.yaml:17: keys[l].aliases[1]: "x" stands in the list twice`,
-		`org.yaml:17: keys[l].aliases[2]: no alias "q" (known: x)`,
+		`org.yaml:17: keys[l].aliases[2]: no alias "q" in this file (known: x)`,
 		`org.yaml:18: org.classes: the shares add up to 1.35, more than 1 (interactive: 0.6,`,
 		`org.yaml:20: sidecars[0].identity: "a b" is not an identity`,
 		`org.yaml:21: sidecars[ok].teams: "*" means all teams and must stand alone`,
-		`org.yaml:21: sidecars[ok].teams[2]: no team "none" (known: t, u)`,
+		`org.yaml:21: sidecars[ok].teams[2]: no team "none" in this file (known: t, u)`,
 		`org.yaml:22: tenants: unknown key (allowed: version, currency, fx, prices,`,
 	})
 }
@@ -314,8 +314,14 @@ func TestParseOrgRefusesBrokenTexts(t *testing.T) {
 		{"syntax", "version: 1\nteams:\n\tx: {}\n", "org.yaml:3: found character that cannot start any token"},
 		{"unclosed", "version: 1\nteams: { a: {}\n", "org.yaml:"},
 		{"two documents", "version: 1\n---\nversion: 1\n", "org.yaml:2: a second YAML document"},
-		{"alias", "version: 1\nteams:\n  a: &x { weight: 2 }\n  b: *x\n", "org.yaml:4: teams.b: YAML aliases (*name) are not read"},
-		{"merge", "version: 1\nteams:\n  a: &x { weight: 2 }\n  b: { <<: *x }\n", "org.yaml:4: teams.b.<<: unknown key"},
+		{"alias", "version: 1\nteams:\n  a: &x { weight: 2 }\n  b: *x\n", "org.yaml:3: YAML anchors and aliases (&name and *name) are not read"},
+		{"a port too large", "version: 1\ndeployments:\n- {id: a, provider: openai, base_url: 'http://h:65536/v1', model: m, unpriced: allow}\n",
+			"org.yaml:3: deployments[a].base_url: has a port that is not 1 to 65535"},
+		{"a port of a webhook", "version: 1\nteams:\n  a: { alerts: { webhook: 'http://h:0/x' } }\n",
+			"org.yaml:3: teams.a.alerts.webhook: has a port that is not 1 to 65535"},
+		{"anchor alone", "version: 1\nteams:\n  a: {}\n  b:\n    weight: &x 2\n", "org.yaml:5: YAML anchors and aliases (&name and *name) are not read"},
+		{"alias of nothing", "version: 1\nteams:\n  a: *x\n  b: {}\n", "org.yaml:3: unknown anchor 'x' referenced"},
+		{"merge", "version: 1\nteams:\n  a: &x { weight: 2 }\n  b: { <<: *x }\n", "org.yaml:3: YAML anchors and aliases"},
 		{"tag", "version: 1\nteams:\n  a: { weight: !w 2 }\n", `org.yaml:3: teams.a.weight: YAML tags ("!w") are not read`},
 		{"null value", "version: 1\nteams:\n  a: { weight: }\n", "org.yaml:3: teams.a.weight: has no value"},
 		{"list for a value", "version: 1\nteams:\n  a: { weight: [1] }\n", "org.yaml:3: teams.a.weight: must be a single value"},
@@ -341,7 +347,7 @@ func TestParseOrgRefusesBrokenTexts(t *testing.T) {
 			"org.yaml:6: aliases.a.targets[0].weight: all targets of priority 1 have weight 0"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			objects, err := ParseOrg("org.yaml", []byte(tc.text))
+			objects, _, err := ParseOrg("org.yaml", []byte(tc.text))
 			if err == nil || !strings.HasPrefix(err.Error(), tc.want) {
 				t.Errorf("got %v\nwant %s", err, tc.want)
 			}
@@ -405,7 +411,7 @@ func FuzzParseOrg(f *testing.F) {
 	f.Add([]byte("version: 1\nteams: {? {a: b} : c}\n"))
 	f.Add([]byte("version: 1\naliases: {a: {targets: [{deployment: d, weight: 0}], timeouts: {total: 1ms}}}"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		objects, err := ParseOrg("org.yaml", text)
+		objects, _, err := ParseOrg("org.yaml", text)
 		if err != nil {
 			var faults *Faults
 			if !errors.As(err, &faults) || len(faults.List) == 0 || len(faults.List) > faultsMax {
@@ -426,7 +432,7 @@ func FuzzParseOrg(f *testing.F) {
 		if res := r.Apply(1, c); res.Refusal != nil {
 			t.Fatalf("parsed, yet refused: %s", res.Refusal)
 		}
-		back, err := ParseOrg("back.yaml", []byte(r.YAML()))
+		back, _, err := ParseOrg("back.yaml", []byte(r.YAML()))
 		if err != nil {
 			t.Fatalf("own YAML does not parse: %v\n%s", err, r.YAML())
 		}

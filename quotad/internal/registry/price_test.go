@@ -50,7 +50,7 @@ func TestEveryMistakeOfAPrice(t *testing.T) {
 		"misspelt":       {`{ input: 1, audio: 2 }`, []string{at + ".audio: unknown key (allowed: input, cache_read, cache_write_5m, cache_write_1h, output, audio_input, audio_output, image_input, image_output, per_call_usd, above, service_tiers, speeds, inference_geo)"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := ParseOrg("org.yaml", []byte(priced(c.entry)))
+			_, _, err := ParseOrg("org.yaml", []byte(priced(c.entry)))
 			var faults *Faults
 			if !errors.As(err, &faults) {
 				t.Fatalf("got %v, want Faults", err)
@@ -73,7 +73,7 @@ func TestEveryMistakeOfAPrice(t *testing.T) {
 	for i := range timesMax + 1 {
 		many = append(many, fmt.Sprintf("t%d: 1", i))
 	}
-	if _, err := ParseOrg("org.yaml", []byte(priced("{ input: 1, service_tiers: { "+strings.Join(many, ", ")+" } }"))); err == nil ||
+	if _, _, err := ParseOrg("org.yaml", []byte(priced("{ input: 1, service_tiers: { "+strings.Join(many, ", ")+" } }"))); err == nil ||
 		!strings.Contains(err.Error(), "has 17 names, more than 16") {
 		t.Errorf("many tiers: %v", err)
 	}
@@ -185,6 +185,45 @@ func TestPricesInForceStay(t *testing.T) {
 			if n := 3 - len(c.Objects); len(next.Prices()) != n {
 				t.Errorf("%s at %d: %d versions, want %d", what, at, len(next.Prices()), n)
 			}
+		}
+	}
+}
+
+// TestAddedPricesTellWhatTheyBegin: a version that has begun when it is added is there for good, and may take the place of
+// the one in force. The first of all, and one to come, are nothing to tell of.
+func TestAddedPricesTellWhatTheyBegin(t *testing.T) {
+	var now Time
+	if err := parseMoment(&now)("2026-06-01"); err != nil {
+		t.Fatal(err)
+	}
+	told := func(r *Registry, from string) string {
+		t.Helper()
+		text := priced("{ input: 1 }") + "  - { id: q, valid_from: " + from + ", per_million_usd: { m: { input: 2 } } }\n"
+		_, ds, err := r.Diff(mustParse(t, text), false, int64(now))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var notes []string
+		for _, d := range ds {
+			for _, l := range d.Lines {
+				if strings.HasPrefix(l, "! ") {
+					notes = append(notes, d.ID+l)
+				}
+			}
+		}
+		return strings.Join(notes, "; ")
+	}
+	stored := applied(t, priced("{ input: 1 }")) // p, of 2026-01-01
+	for from, want := range map[string]string{
+		"2026-02-01": "q! valid_from has passed: it takes the place of p at once, for good: " + keptPrice,
+		"2025-02-01": "q! valid_from has passed, and p, which began later, stays in force: " + keptPrice,
+		"2026-07-01": "",
+	} {
+		if got := told(stored, from); got != want {
+			t.Errorf("from %s: got %q, want %q", from, got, want)
+		}
+		if got := told(New(), from); got != "" {
+			t.Errorf("from %s, the first ones: %q", from, got)
 		}
 	}
 }

@@ -46,7 +46,7 @@ func findOut(t *testing.T, root *yaml.Node) map[string]*fact {
 }
 
 func parseNode(root *yaml.Node) ([]Object, []Fault) {
-	objects, err := ParseOrg("org.yaml", []byte(rendered(root)))
+	objects, _, err := ParseOrg("org.yaml", []byte(rendered(root)))
 	var f *Faults
 	if errors.As(err, &f) {
 		return nil, f.List

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	_ "time/tzdata" // the zones must be the same on every machine, also on one without a zone database
@@ -288,6 +289,11 @@ func parseHash(to *string) func(string) error {
 	}
 }
 
+func isPort(text string) bool {
+	n, err := strconv.ParseUint(text, 10, 16)
+	return err == nil && n > 0
+}
+
 // parseURL never repeats the text: a URL may carry a secret.
 func parseURL(to *string, query bool) func(string) error {
 	return func(text string) error {
@@ -299,6 +305,8 @@ func parseURL(to *string, query bool) func(string) error {
 			return errors.New("must begin with http:// or https://")
 		case u.Hostname() == "":
 			return errors.New("has no host")
+		case u.Port() != "" && !isPort(u.Port()):
+			return errors.New("has a port that is not 1 to 65535")
 		case u.User != nil:
 			return errors.New("must not carry a user or password")
 		case !query && (u.RawQuery != "" || u.ForceQuery):

@@ -75,9 +75,6 @@ func (rd *reader) mapping(n *yaml.Node, path string) *mapping {
 	switch {
 	case n.Kind == yaml.ScalarNode && n.Tag == "!!null":
 		return m
-	case n.Kind == yaml.AliasNode:
-		rd.aliasFault(n, path)
-		return nil
 	case n.Kind != yaml.MappingNode || n.Tag != "!!map":
 		rd.fault(n.Line, path, "must be a mapping of keys to values")
 		return nil
@@ -105,11 +102,6 @@ func seeLine(line int) string {
 		return ""
 	}
 	return fmt.Sprintf(", first in line %d", line)
-}
-
-// aliasFault refuses YAML aliases: expanding them lets a small file stand for an endless one.
-func (rd *reader) aliasFault(n *yaml.Node, path string) {
-	rd.fault(n.Line, path, "YAML aliases (*name) are not read: write the value out")
 }
 
 // take finds the value of a key, nil when it is absent.
@@ -172,10 +164,6 @@ func (m *mapping) unsupported(key string, shape func()) {
 
 // scalar is the exact text of a single value.
 func (rd *reader) scalar(n *yaml.Node, path string) (string, bool) {
-	if n.Kind == yaml.AliasNode {
-		rd.aliasFault(n, path)
-		return "", false
-	}
 	if n.Kind != yaml.ScalarNode {
 		rd.fault(n.Line, path, "must be a single value")
 		return "", false
@@ -195,9 +183,6 @@ func (rd *reader) scalar(n *yaml.Node, path string) (string, bool) {
 func (rd *reader) items(n *yaml.Node, path string, max int) []*yaml.Node {
 	switch {
 	case n == nil:
-		return nil
-	case n.Kind == yaml.AliasNode:
-		rd.aliasFault(n, path)
 		return nil
 	case n.Kind != yaml.SequenceNode || n.Tag != "!!seq":
 		rd.fault(n.Line, path, "must be a list")

@@ -333,17 +333,25 @@ func (r *Registry) TeamsOf(identity string) (teams []string, all bool) {
 // Unpriced lists the deployments that have no price in the version in force at nowMS and are not allowed to be
 // without: sidecars refuse to use them. It happens while the only versions that name the price lie in the future.
 func (r *Registry) Unpriced(nowMS int64) []string {
-	var inForce PriceVersion
-	for _, p := range r.Prices() {
-		if int64(p.ValidFrom) <= nowMS {
-			inForce = p
-		}
+	var prices map[string]Price
+	if inForce := r.priceAt(nowMS); inForce != nil {
+		prices = inForce.PerMillionUSD
 	}
 	var out []string
 	for _, d := range r.Deployments() {
-		if _, ok := inForce.PerMillionUSD[d.Price]; !ok && d.Unpriced != "allow" {
+		if _, ok := prices[d.Price]; !ok && d.Unpriced != "allow" {
 			out = append(out, d.ID)
 		}
 	}
 	return out
+}
+
+// priceAt is the price version in force at nowMS; nil when none has begun.
+func (r *Registry) priceAt(nowMS int64) (inForce *PriceVersion) {
+	for _, p := range r.Prices() {
+		if int64(p.ValidFrom) <= nowMS {
+			inForce = &p
+		}
+	}
+	return inForce
 }

@@ -239,7 +239,7 @@ func TestDiffWithoutPruneKeepsTheRest(t *testing.T) {
 func TestDiffRefusesEditedPrices(t *testing.T) {
 	r := applied(t, small)
 	_, _, err := r.Diff(mustParse(t, strings.Replace(small, "input: 1", "input: 1.5", 1)), false, 0)
-	want := "prices[p1]: differs from the stored one: price versions are never edited, add a new one\n" +
+	want := "price p1: differs from the stored one: price versions are never edited, add a new one\n" +
 		"  - per_million_usd.m.input: 1\n  + per_million_usd.m.input: 1.5"
 	if err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("got %v\nwant %s", err, want)

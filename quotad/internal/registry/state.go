@@ -126,7 +126,7 @@ func (c *checker) check(e *entry) []Problem {
 		case l.id == "" && c.whole:
 			add(l.path, "is missing")
 		case l.id != "" && c.s.find(Ref{l.kind, l.id}) == nil:
-			add(l.path, "no %s %q%s", l.kind, l.id, c.knownOf(l.kind))
+			add(l.path, "no %s %q%s%s", l.kind, l.id, c.inFile(), c.knownOf(l.kind))
 		}
 	}
 	c.checkAmounts(e.value, add)
@@ -145,6 +145,14 @@ func (c *checker) check(e *entry) []Problem {
 		}
 	}
 	return out
+}
+
+// inFile says where a name was looked for when it was not in what is stored.
+func (c *checker) inFile() string {
+	if c.whole {
+		return ""
+	}
+	return " in this file"
 }
 
 // knownOf lists some names, for whoever mistyped one.

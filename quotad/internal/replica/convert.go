@@ -98,6 +98,9 @@ func resourceTo(r ledger.ResourceState) *raftlogv1.ResourceState {
 				Outstanding: p.Outstanding, Suspense: p.Suspense, Free: p.Free, AlertedPermille: p.AlertedPermille,
 				ToldPermille: p.ToldPermille, Closed: p.Closed, CreditIds: p.CreditIDs,
 				PerUsdNano: p.PerUSDNano, Learned: p.Learned, Raised: p.Raised,
+				Given: each(p.Given, func(c ledger.Credit) *raftlogv1.CreditState {
+					return &raftlogv1.CreditState{Id: c.ID, AmountNano: c.Amount, AtMs: c.AtMS, Actor: c.Actor, Reason: c.Reason}
+				}),
 			}
 		}),
 	}
@@ -120,6 +123,9 @@ func resourceFrom(r *raftlogv1.ResourceState) ledger.ResourceState {
 				AlertedPermille: p.GetAlertedPermille(), ToldPermille: p.GetToldPermille(), Closed: p.GetClosed(),
 				CreditIDs: p.GetCreditIds(), PerUSDNano: p.GetPerUsdNano(),
 				Learned: p.GetLearned(), Raised: p.GetRaised(),
+				Given: each(p.GetGiven(), func(c *raftlogv1.CreditState) ledger.Credit {
+					return ledger.Credit{ID: c.GetId(), Amount: c.GetAmountNano(), AtMS: c.GetAtMs(), Actor: c.GetActor(), Reason: c.GetReason()}
+				}),
 			}
 		}),
 	}

@@ -119,7 +119,9 @@ func (m *Machine) applyOp(index uint64, op *raftlogv1.Op) (r Result) {
 		m.Ledger.OpenPeriods(periodsOf(o.OpenPeriods.GetPeriods()))
 	case *raftlogv1.Op_Credit:
 		c := o.Credit
-		r.Credit = m.Ledger.Credit(c.GetResource(), c.GetPeriod(), c.GetAmountNano(), c.GetId())
+		r.Credit = m.Ledger.Credit(c.GetResource(), c.GetPeriod(), ledger.Credit{
+			ID: c.GetId(), Amount: c.GetAmountNano(), Actor: c.GetActor(), Reason: c.GetReason(),
+		})
 	case *raftlogv1.Op_UsageBatch:
 		before, _ := m.Rollup.Source(o.UsageBatch.GetSource())
 		r.UsageSeq = m.Rollup.Apply(m.Ledger.Now(), batchOf(o.UsageBatch, m.level))

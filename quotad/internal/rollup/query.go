@@ -77,6 +77,18 @@ func (r *Rollup) Query(q Query) ([]Row, error) {
 	return out, nil
 }
 
+// Knows reports whether there is usage of a team, at any time. It may take time with all rows.
+func (r *Rollup) Knows(team string) bool {
+	for _, h := range r.hours {
+		for n := range h.rows {
+			if n.Team == team {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // grouping is a set of names to group by.
 type grouping map[string]bool
 
@@ -86,6 +98,9 @@ func parseGroupBy(names []string) (grouping, error) {
 		if !slices.Contains(groupNames(), name) {
 			return nil, fmt.Errorf("%w: cannot group by %.64q (allowed: %s)",
 				ErrQuery, name, strings.Join(groupNames(), ", "))
+		}
+		if by[name] {
+			return nil, fmt.Errorf("%w: cannot group by %s twice", ErrQuery, name)
 		}
 		by[name] = true
 	}

@@ -136,7 +136,7 @@ func (p *plane) propose(op *raftlogv1.Op) replica.Result {
 // apply makes a file the configuration, with its budgets open.
 func (p *plane) apply(text string) uint64 {
 	p.t.Helper()
-	objects, err := registry.ParseOrg("org.yaml", []byte(text))
+	objects, _, err := registry.ParseOrg("org.yaml", []byte(text))
 	must(p.t, err)
 	period, err := replica.PeriodAt("", time.Now())
 	must(p.t, err)

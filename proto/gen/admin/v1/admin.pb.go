@@ -1556,7 +1556,9 @@ type Budget struct {
 	// Rate of the period, in billionths of the currency per USD; kept since the period opened. 0 for USD.
 	PerUsdNano int64 `protobuf:"varint,16,opt,name=per_usd_nano,json=perUsdNano,proto3" json:"per_usd_nano,omitempty"`
 	// Id of the run; empty for anything else.
-	Run           string `protobuf:"bytes,17,opt,name=run,proto3" json:"run,omitempty"`
+	Run string `protobuf:"bytes,17,opt,name=run,proto3" json:"run,omitempty"`
+	// Credits that make up credits_nano, in the order they came; only of a team that was asked for, and of what is credited.
+	Given         []*Credit `protobuf:"bytes,18,rep,name=given,proto3" json:"given,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1710,6 +1712,95 @@ func (x *Budget) GetRun() string {
 	return ""
 }
 
+func (x *Budget) GetGiven() []*Credit {
+	if x != nil {
+		return x.Given
+	}
+	return nil
+}
+
+// Credit is one that was given.
+type Credit struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its id: what the request said, or was made for it.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Nano-dollars.
+	AmountNano int64 `protobuf:"varint,2,opt,name=amount_nano,json=amountNano,proto3" json:"amount_nano,omitempty"`
+	// When, Unix milliseconds.
+	AtMs int64 `protobuf:"varint,3,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	// Who; empty for all but the newest 64 of a period, or of a run.
+	Actor string `protobuf:"bytes,4,opt,name=actor,proto3" json:"actor,omitempty"`
+	// Why; likewise.
+	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Credit) Reset() {
+	*x = Credit{}
+	mi := &file_admin_v1_admin_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Credit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Credit) ProtoMessage() {}
+
+func (x *Credit) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_v1_admin_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Credit.ProtoReflect.Descriptor instead.
+func (*Credit) Descriptor() ([]byte, []int) {
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *Credit) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Credit) GetAmountNano() int64 {
+	if x != nil {
+		return x.AmountNano
+	}
+	return 0
+}
+
+func (x *Credit) GetAtMs() int64 {
+	if x != nil {
+		return x.AtMs
+	}
+	return 0
+}
+
+func (x *Credit) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+func (x *Credit) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // ShowBudgetsResponse lists budgets by scope and owner.
 type ShowBudgetsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1723,7 +1814,7 @@ type ShowBudgetsResponse struct {
 
 func (x *ShowBudgetsResponse) Reset() {
 	*x = ShowBudgetsResponse{}
-	mi := &file_admin_v1_admin_proto_msgTypes[25]
+	mi := &file_admin_v1_admin_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1735,7 +1826,7 @@ func (x *ShowBudgetsResponse) String() string {
 func (*ShowBudgetsResponse) ProtoMessage() {}
 
 func (x *ShowBudgetsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_v1_admin_proto_msgTypes[25]
+	mi := &file_admin_v1_admin_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1748,7 +1839,7 @@ func (x *ShowBudgetsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShowBudgetsResponse.ProtoReflect.Descriptor instead.
 func (*ShowBudgetsResponse) Descriptor() ([]byte, []int) {
-	return file_admin_v1_admin_proto_rawDescGZIP(), []int{25}
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ShowBudgetsResponse) GetBudgets() []*Budget {
@@ -1780,7 +1871,7 @@ type TeamNames struct {
 
 func (x *TeamNames) Reset() {
 	*x = TeamNames{}
-	mi := &file_admin_v1_admin_proto_msgTypes[26]
+	mi := &file_admin_v1_admin_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1792,7 +1883,7 @@ func (x *TeamNames) String() string {
 func (*TeamNames) ProtoMessage() {}
 
 func (x *TeamNames) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_v1_admin_proto_msgTypes[26]
+	mi := &file_admin_v1_admin_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1805,7 +1896,7 @@ func (x *TeamNames) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TeamNames.ProtoReflect.Descriptor instead.
 func (*TeamNames) Descriptor() ([]byte, []int) {
-	return file_admin_v1_admin_proto_rawDescGZIP(), []int{26}
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *TeamNames) GetTeam() string {
@@ -1842,7 +1933,7 @@ type ListRunsRequest struct {
 
 func (x *ListRunsRequest) Reset() {
 	*x = ListRunsRequest{}
-	mi := &file_admin_v1_admin_proto_msgTypes[27]
+	mi := &file_admin_v1_admin_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1854,7 +1945,7 @@ func (x *ListRunsRequest) String() string {
 func (*ListRunsRequest) ProtoMessage() {}
 
 func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_v1_admin_proto_msgTypes[27]
+	mi := &file_admin_v1_admin_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1867,7 +1958,7 @@ func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsRequest.ProtoReflect.Descriptor instead.
 func (*ListRunsRequest) Descriptor() ([]byte, []int) {
-	return file_admin_v1_admin_proto_rawDescGZIP(), []int{27}
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListRunsRequest) GetTeam() string {
@@ -1908,14 +1999,16 @@ type Run struct {
 	// Requests it may make in all; 0 for no cap.
 	MaxCalls int64 `protobuf:"varint,10,opt,name=max_calls,json=maxCalls,proto3" json:"max_calls,omitempty"`
 	// Milliseconds since its last use.
-	IdleMs        int64 `protobuf:"varint,11,opt,name=idle_ms,json=idleMs,proto3" json:"idle_ms,omitempty"`
+	IdleMs int64 `protobuf:"varint,11,opt,name=idle_ms,json=idleMs,proto3" json:"idle_ms,omitempty"`
+	// Credits that make up credits_nano, in the order they came.
+	Given         []*Credit `protobuf:"bytes,12,rep,name=given,proto3" json:"given,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Run) Reset() {
 	*x = Run{}
-	mi := &file_admin_v1_admin_proto_msgTypes[28]
+	mi := &file_admin_v1_admin_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1927,7 +2020,7 @@ func (x *Run) String() string {
 func (*Run) ProtoMessage() {}
 
 func (x *Run) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_v1_admin_proto_msgTypes[28]
+	mi := &file_admin_v1_admin_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1940,7 +2033,7 @@ func (x *Run) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Run.ProtoReflect.Descriptor instead.
 func (*Run) Descriptor() ([]byte, []int) {
-	return file_admin_v1_admin_proto_rawDescGZIP(), []int{28}
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Run) GetId() string {
@@ -2020,6 +2113,13 @@ func (x *Run) GetIdleMs() int64 {
 	return 0
 }
 
+func (x *Run) GetGiven() []*Credit {
+	if x != nil {
+		return x.Given
+	}
+	return nil
+}
+
 // ListRunsResponse lists runs, those that spent most first, then those that made most calls.
 type ListRunsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2033,7 +2133,7 @@ type ListRunsResponse struct {
 
 func (x *ListRunsResponse) Reset() {
 	*x = ListRunsResponse{}
-	mi := &file_admin_v1_admin_proto_msgTypes[29]
+	mi := &file_admin_v1_admin_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2045,7 +2145,7 @@ func (x *ListRunsResponse) String() string {
 func (*ListRunsResponse) ProtoMessage() {}
 
 func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_v1_admin_proto_msgTypes[29]
+	mi := &file_admin_v1_admin_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2058,7 +2158,7 @@ func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsResponse.ProtoReflect.Descriptor instead.
 func (*ListRunsResponse) Descriptor() ([]byte, []int) {
-	return file_admin_v1_admin_proto_rawDescGZIP(), []int{29}
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListRunsResponse) GetRuns() []*Run {
@@ -2086,7 +2186,7 @@ type ShowPoolsRequest struct {
 
 func (x *ShowPoolsRequest) Reset() {
 	*x = ShowPoolsRequest{}
-	mi := &file_admin_v1_admin_proto_msgTypes[30]
+	mi := &file_admin_v1_admin_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2098,7 +2198,7 @@ func (x *ShowPoolsRequest) String() string {
 func (*ShowPoolsRequest) ProtoMessage() {}
 
 func (x *ShowPoolsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_v1_admin_proto_msgTypes[30]
+	mi := &file_admin_v1_admin_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2111,7 +2211,7 @@ func (x *ShowPoolsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShowPoolsRequest.ProtoReflect.Descriptor instead.
 func (*ShowPoolsRequest) Descriptor() ([]byte, []int) {
-	return file_admin_v1_admin_proto_rawDescGZIP(), []int{30}
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ShowPoolsRequest) GetDeployment() string {
@@ -2150,7 +2250,7 @@ type Pool struct {
 
 func (x *Pool) Reset() {
 	*x = Pool{}
-	mi := &file_admin_v1_admin_proto_msgTypes[31]
+	mi := &file_admin_v1_admin_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2162,7 +2262,7 @@ func (x *Pool) String() string {
 func (*Pool) ProtoMessage() {}
 
 func (x *Pool) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_v1_admin_proto_msgTypes[31]
+	mi := &file_admin_v1_admin_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2175,7 +2275,7 @@ func (x *Pool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pool.ProtoReflect.Descriptor instead.
 func (*Pool) Descriptor() ([]byte, []int) {
-	return file_admin_v1_admin_proto_rawDescGZIP(), []int{31}
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Pool) GetResource() uint64 {
@@ -2267,7 +2367,7 @@ type Claimant struct {
 
 func (x *Claimant) Reset() {
 	*x = Claimant{}
-	mi := &file_admin_v1_admin_proto_msgTypes[32]
+	mi := &file_admin_v1_admin_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2279,7 +2379,7 @@ func (x *Claimant) String() string {
 func (*Claimant) ProtoMessage() {}
 
 func (x *Claimant) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_v1_admin_proto_msgTypes[32]
+	mi := &file_admin_v1_admin_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2292,7 +2392,7 @@ func (x *Claimant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claimant.ProtoReflect.Descriptor instead.
 func (*Claimant) Descriptor() ([]byte, []int) {
-	return file_admin_v1_admin_proto_rawDescGZIP(), []int{32}
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Claimant) GetClass() string {
@@ -2341,7 +2441,7 @@ type ShowPoolsResponse struct {
 
 func (x *ShowPoolsResponse) Reset() {
 	*x = ShowPoolsResponse{}
-	mi := &file_admin_v1_admin_proto_msgTypes[33]
+	mi := &file_admin_v1_admin_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2353,7 +2453,7 @@ func (x *ShowPoolsResponse) String() string {
 func (*ShowPoolsResponse) ProtoMessage() {}
 
 func (x *ShowPoolsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_v1_admin_proto_msgTypes[33]
+	mi := &file_admin_v1_admin_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2366,7 +2466,7 @@ func (x *ShowPoolsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShowPoolsResponse.ProtoReflect.Descriptor instead.
 func (*ShowPoolsResponse) Descriptor() ([]byte, []int) {
-	return file_admin_v1_admin_proto_rawDescGZIP(), []int{33}
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ShowPoolsResponse) GetPools() []*Pool {
@@ -2387,7 +2487,8 @@ type CreditBudgetRequest struct {
 	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	// Who.
 	Actor string `protobuf:"bytes,4,opt,name=actor,proto3" json:"actor,omitempty"`
-	// Makes a re-sent request count once; made by the server when empty.
+	// Makes a re-sent request count once in a period, or for a run: with another amount it is refused as existing already.
+	// Made by the server when empty.
 	Id string `protobuf:"bytes,5,opt,name=id,proto3" json:"id,omitempty"`
 	// Run to credit; empty for the team's budget.
 	Run           string `protobuf:"bytes,6,opt,name=run,proto3" json:"run,omitempty"`
@@ -2397,7 +2498,7 @@ type CreditBudgetRequest struct {
 
 func (x *CreditBudgetRequest) Reset() {
 	*x = CreditBudgetRequest{}
-	mi := &file_admin_v1_admin_proto_msgTypes[34]
+	mi := &file_admin_v1_admin_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2409,7 +2510,7 @@ func (x *CreditBudgetRequest) String() string {
 func (*CreditBudgetRequest) ProtoMessage() {}
 
 func (x *CreditBudgetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_v1_admin_proto_msgTypes[34]
+	mi := &file_admin_v1_admin_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2422,7 +2523,7 @@ func (x *CreditBudgetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreditBudgetRequest.ProtoReflect.Descriptor instead.
 func (*CreditBudgetRequest) Descriptor() ([]byte, []int) {
-	return file_admin_v1_admin_proto_rawDescGZIP(), []int{34}
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *CreditBudgetRequest) GetTeam() string {
@@ -2471,14 +2572,18 @@ func (x *CreditBudgetRequest) GetRun() string {
 type CreditBudgetResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The budget.
-	Budget        *Budget `protobuf:"bytes,1,opt,name=budget,proto3" json:"budget,omitempty"`
+	Budget *Budget `protobuf:"bytes,1,opt,name=budget,proto3" json:"budget,omitempty"`
+	// The credit, as it was given.
+	Credit *Credit `protobuf:"bytes,2,opt,name=credit,proto3" json:"credit,omitempty"`
+	// It had been given before: nothing changed.
+	Repeated      bool `protobuf:"varint,3,opt,name=repeated,proto3" json:"repeated,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CreditBudgetResponse) Reset() {
 	*x = CreditBudgetResponse{}
-	mi := &file_admin_v1_admin_proto_msgTypes[35]
+	mi := &file_admin_v1_admin_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2490,7 +2595,7 @@ func (x *CreditBudgetResponse) String() string {
 func (*CreditBudgetResponse) ProtoMessage() {}
 
 func (x *CreditBudgetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_v1_admin_proto_msgTypes[35]
+	mi := &file_admin_v1_admin_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2503,7 +2608,7 @@ func (x *CreditBudgetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreditBudgetResponse.ProtoReflect.Descriptor instead.
 func (*CreditBudgetResponse) Descriptor() ([]byte, []int) {
-	return file_admin_v1_admin_proto_rawDescGZIP(), []int{35}
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *CreditBudgetResponse) GetBudget() *Budget {
@@ -2511,6 +2616,20 @@ func (x *CreditBudgetResponse) GetBudget() *Budget {
 		return x.Budget
 	}
 	return nil
+}
+
+func (x *CreditBudgetResponse) GetCredit() *Credit {
+	if x != nil {
+		return x.Credit
+	}
+	return nil
+}
+
+func (x *CreditBudgetResponse) GetRepeated() bool {
+	if x != nil {
+		return x.Repeated
+	}
+	return false
 }
 
 // PutBudgetRequest carries a budget.
@@ -2528,7 +2647,7 @@ type PutBudgetRequest struct {
 
 func (x *PutBudgetRequest) Reset() {
 	*x = PutBudgetRequest{}
-	mi := &file_admin_v1_admin_proto_msgTypes[36]
+	mi := &file_admin_v1_admin_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2540,7 +2659,7 @@ func (x *PutBudgetRequest) String() string {
 func (*PutBudgetRequest) ProtoMessage() {}
 
 func (x *PutBudgetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_v1_admin_proto_msgTypes[36]
+	mi := &file_admin_v1_admin_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2553,7 +2672,7 @@ func (x *PutBudgetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutBudgetRequest.ProtoReflect.Descriptor instead.
 func (*PutBudgetRequest) Descriptor() ([]byte, []int) {
-	return file_admin_v1_admin_proto_rawDescGZIP(), []int{36}
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *PutBudgetRequest) GetTeam() string {
@@ -2588,7 +2707,7 @@ type PutBudgetResponse struct {
 
 func (x *PutBudgetResponse) Reset() {
 	*x = PutBudgetResponse{}
-	mi := &file_admin_v1_admin_proto_msgTypes[37]
+	mi := &file_admin_v1_admin_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2600,7 +2719,7 @@ func (x *PutBudgetResponse) String() string {
 func (*PutBudgetResponse) ProtoMessage() {}
 
 func (x *PutBudgetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_v1_admin_proto_msgTypes[37]
+	mi := &file_admin_v1_admin_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2613,7 +2732,7 @@ func (x *PutBudgetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutBudgetResponse.ProtoReflect.Descriptor instead.
 func (*PutBudgetResponse) Descriptor() ([]byte, []int) {
-	return file_admin_v1_admin_proto_rawDescGZIP(), []int{37}
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *PutBudgetResponse) GetVersion() uint64 {
@@ -2638,7 +2757,7 @@ type PutAliasRequest struct {
 
 func (x *PutAliasRequest) Reset() {
 	*x = PutAliasRequest{}
-	mi := &file_admin_v1_admin_proto_msgTypes[38]
+	mi := &file_admin_v1_admin_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2650,7 +2769,7 @@ func (x *PutAliasRequest) String() string {
 func (*PutAliasRequest) ProtoMessage() {}
 
 func (x *PutAliasRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_v1_admin_proto_msgTypes[38]
+	mi := &file_admin_v1_admin_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2663,7 +2782,7 @@ func (x *PutAliasRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutAliasRequest.ProtoReflect.Descriptor instead.
 func (*PutAliasRequest) Descriptor() ([]byte, []int) {
-	return file_admin_v1_admin_proto_rawDescGZIP(), []int{38}
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *PutAliasRequest) GetAlias() string {
@@ -2698,7 +2817,7 @@ type PutAliasResponse struct {
 
 func (x *PutAliasResponse) Reset() {
 	*x = PutAliasResponse{}
-	mi := &file_admin_v1_admin_proto_msgTypes[39]
+	mi := &file_admin_v1_admin_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2710,7 +2829,7 @@ func (x *PutAliasResponse) String() string {
 func (*PutAliasResponse) ProtoMessage() {}
 
 func (x *PutAliasResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_v1_admin_proto_msgTypes[39]
+	mi := &file_admin_v1_admin_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2723,7 +2842,7 @@ func (x *PutAliasResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutAliasResponse.ProtoReflect.Descriptor instead.
 func (*PutAliasResponse) Descriptor() ([]byte, []int) {
-	return file_admin_v1_admin_proto_rawDescGZIP(), []int{39}
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *PutAliasResponse) GetVersion() uint64 {
@@ -2750,7 +2869,7 @@ type PutPriceRequest struct {
 
 func (x *PutPriceRequest) Reset() {
 	*x = PutPriceRequest{}
-	mi := &file_admin_v1_admin_proto_msgTypes[40]
+	mi := &file_admin_v1_admin_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2762,7 +2881,7 @@ func (x *PutPriceRequest) String() string {
 func (*PutPriceRequest) ProtoMessage() {}
 
 func (x *PutPriceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_v1_admin_proto_msgTypes[40]
+	mi := &file_admin_v1_admin_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2775,7 +2894,7 @@ func (x *PutPriceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutPriceRequest.ProtoReflect.Descriptor instead.
 func (*PutPriceRequest) Descriptor() ([]byte, []int) {
-	return file_admin_v1_admin_proto_rawDescGZIP(), []int{40}
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *PutPriceRequest) GetVersion() string {
@@ -2817,7 +2936,7 @@ type PutPriceResponse struct {
 
 func (x *PutPriceResponse) Reset() {
 	*x = PutPriceResponse{}
-	mi := &file_admin_v1_admin_proto_msgTypes[41]
+	mi := &file_admin_v1_admin_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2829,7 +2948,7 @@ func (x *PutPriceResponse) String() string {
 func (*PutPriceResponse) ProtoMessage() {}
 
 func (x *PutPriceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_v1_admin_proto_msgTypes[41]
+	mi := &file_admin_v1_admin_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2842,7 +2961,7 @@ func (x *PutPriceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutPriceResponse.ProtoReflect.Descriptor instead.
 func (*PutPriceResponse) Descriptor() ([]byte, []int) {
-	return file_admin_v1_admin_proto_rawDescGZIP(), []int{41}
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *PutPriceResponse) GetVersion() uint64 {
@@ -2870,7 +2989,7 @@ type QueryUsageRequest struct {
 
 func (x *QueryUsageRequest) Reset() {
 	*x = QueryUsageRequest{}
-	mi := &file_admin_v1_admin_proto_msgTypes[42]
+	mi := &file_admin_v1_admin_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2882,7 +3001,7 @@ func (x *QueryUsageRequest) String() string {
 func (*QueryUsageRequest) ProtoMessage() {}
 
 func (x *QueryUsageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_v1_admin_proto_msgTypes[42]
+	mi := &file_admin_v1_admin_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2895,7 +3014,7 @@ func (x *QueryUsageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueryUsageRequest.ProtoReflect.Descriptor instead.
 func (*QueryUsageRequest) Descriptor() ([]byte, []int) {
-	return file_admin_v1_admin_proto_rawDescGZIP(), []int{42}
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *QueryUsageRequest) GetTeam() string {
@@ -2949,7 +3068,7 @@ type UsageSum struct {
 
 func (x *UsageSum) Reset() {
 	*x = UsageSum{}
-	mi := &file_admin_v1_admin_proto_msgTypes[43]
+	mi := &file_admin_v1_admin_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2961,7 +3080,7 @@ func (x *UsageSum) String() string {
 func (*UsageSum) ProtoMessage() {}
 
 func (x *UsageSum) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_v1_admin_proto_msgTypes[43]
+	mi := &file_admin_v1_admin_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2974,7 +3093,7 @@ func (x *UsageSum) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageSum.ProtoReflect.Descriptor instead.
 func (*UsageSum) Descriptor() ([]byte, []int) {
-	return file_admin_v1_admin_proto_rawDescGZIP(), []int{43}
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *UsageSum) GetGroup() map[string]string {
@@ -3037,7 +3156,7 @@ type QueryUsageResponse struct {
 
 func (x *QueryUsageResponse) Reset() {
 	*x = QueryUsageResponse{}
-	mi := &file_admin_v1_admin_proto_msgTypes[44]
+	mi := &file_admin_v1_admin_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3049,7 +3168,7 @@ func (x *QueryUsageResponse) String() string {
 func (*QueryUsageResponse) ProtoMessage() {}
 
 func (x *QueryUsageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_v1_admin_proto_msgTypes[44]
+	mi := &file_admin_v1_admin_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3062,7 +3181,7 @@ func (x *QueryUsageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueryUsageResponse.ProtoReflect.Descriptor instead.
 func (*QueryUsageResponse) Descriptor() ([]byte, []int) {
-	return file_admin_v1_admin_proto_rawDescGZIP(), []int{44}
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *QueryUsageResponse) GetRows() []*UsageSum {
@@ -3083,7 +3202,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_admin_v1_admin_proto_msgTypes[45]
+	mi := &file_admin_v1_admin_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3095,7 +3214,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_v1_admin_proto_msgTypes[45]
+	mi := &file_admin_v1_admin_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3108,7 +3227,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_admin_v1_admin_proto_rawDescGZIP(), []int{45}
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *StatusRequest) GetHash() bool {
@@ -3143,7 +3262,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_admin_v1_admin_proto_msgTypes[46]
+	mi := &file_admin_v1_admin_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3155,7 +3274,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_v1_admin_proto_msgTypes[46]
+	mi := &file_admin_v1_admin_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3168,7 +3287,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_admin_v1_admin_proto_rawDescGZIP(), []int{46}
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Member) GetId() string {
@@ -3236,7 +3355,7 @@ type ListMembersRequest struct {
 
 func (x *ListMembersRequest) Reset() {
 	*x = ListMembersRequest{}
-	mi := &file_admin_v1_admin_proto_msgTypes[47]
+	mi := &file_admin_v1_admin_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3248,7 +3367,7 @@ func (x *ListMembersRequest) String() string {
 func (*ListMembersRequest) ProtoMessage() {}
 
 func (x *ListMembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_v1_admin_proto_msgTypes[47]
+	mi := &file_admin_v1_admin_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3261,7 +3380,7 @@ func (x *ListMembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMembersRequest.ProtoReflect.Descriptor instead.
 func (*ListMembersRequest) Descriptor() ([]byte, []int) {
-	return file_admin_v1_admin_proto_rawDescGZIP(), []int{47}
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{48}
 }
 
 // ListMembersResponse lists nodes by id.
@@ -3275,7 +3394,7 @@ type ListMembersResponse struct {
 
 func (x *ListMembersResponse) Reset() {
 	*x = ListMembersResponse{}
-	mi := &file_admin_v1_admin_proto_msgTypes[48]
+	mi := &file_admin_v1_admin_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3287,7 +3406,7 @@ func (x *ListMembersResponse) String() string {
 func (*ListMembersResponse) ProtoMessage() {}
 
 func (x *ListMembersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_v1_admin_proto_msgTypes[48]
+	mi := &file_admin_v1_admin_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3300,7 +3419,7 @@ func (x *ListMembersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMembersResponse.ProtoReflect.Descriptor instead.
 func (*ListMembersResponse) Descriptor() ([]byte, []int) {
-	return file_admin_v1_admin_proto_rawDescGZIP(), []int{48}
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ListMembersResponse) GetMembers() []*Member {
@@ -3327,7 +3446,7 @@ type AddMemberRequest struct {
 
 func (x *AddMemberRequest) Reset() {
 	*x = AddMemberRequest{}
-	mi := &file_admin_v1_admin_proto_msgTypes[49]
+	mi := &file_admin_v1_admin_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3339,7 +3458,7 @@ func (x *AddMemberRequest) String() string {
 func (*AddMemberRequest) ProtoMessage() {}
 
 func (x *AddMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_v1_admin_proto_msgTypes[49]
+	mi := &file_admin_v1_admin_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3352,7 +3471,7 @@ func (x *AddMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddMemberRequest.ProtoReflect.Descriptor instead.
 func (*AddMemberRequest) Descriptor() ([]byte, []int) {
-	return file_admin_v1_admin_proto_rawDescGZIP(), []int{49}
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *AddMemberRequest) GetId() string {
@@ -3394,7 +3513,7 @@ type AddMemberResponse struct {
 
 func (x *AddMemberResponse) Reset() {
 	*x = AddMemberResponse{}
-	mi := &file_admin_v1_admin_proto_msgTypes[50]
+	mi := &file_admin_v1_admin_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3406,7 +3525,7 @@ func (x *AddMemberResponse) String() string {
 func (*AddMemberResponse) ProtoMessage() {}
 
 func (x *AddMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_v1_admin_proto_msgTypes[50]
+	mi := &file_admin_v1_admin_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3419,7 +3538,7 @@ func (x *AddMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddMemberResponse.ProtoReflect.Descriptor instead.
 func (*AddMemberResponse) Descriptor() ([]byte, []int) {
-	return file_admin_v1_admin_proto_rawDescGZIP(), []int{50}
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *AddMemberResponse) GetMember() *Member {
@@ -3442,7 +3561,7 @@ type RemoveMemberRequest struct {
 
 func (x *RemoveMemberRequest) Reset() {
 	*x = RemoveMemberRequest{}
-	mi := &file_admin_v1_admin_proto_msgTypes[51]
+	mi := &file_admin_v1_admin_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3454,7 +3573,7 @@ func (x *RemoveMemberRequest) String() string {
 func (*RemoveMemberRequest) ProtoMessage() {}
 
 func (x *RemoveMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_v1_admin_proto_msgTypes[51]
+	mi := &file_admin_v1_admin_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3467,7 +3586,7 @@ func (x *RemoveMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMemberRequest.ProtoReflect.Descriptor instead.
 func (*RemoveMemberRequest) Descriptor() ([]byte, []int) {
-	return file_admin_v1_admin_proto_rawDescGZIP(), []int{51}
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *RemoveMemberRequest) GetId() string {
@@ -3495,7 +3614,7 @@ type RemoveMemberResponse struct {
 
 func (x *RemoveMemberResponse) Reset() {
 	*x = RemoveMemberResponse{}
-	mi := &file_admin_v1_admin_proto_msgTypes[52]
+	mi := &file_admin_v1_admin_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3507,7 +3626,7 @@ func (x *RemoveMemberResponse) String() string {
 func (*RemoveMemberResponse) ProtoMessage() {}
 
 func (x *RemoveMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_v1_admin_proto_msgTypes[52]
+	mi := &file_admin_v1_admin_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3520,7 +3639,7 @@ func (x *RemoveMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMemberResponse.ProtoReflect.Descriptor instead.
 func (*RemoveMemberResponse) Descriptor() ([]byte, []int) {
-	return file_admin_v1_admin_proto_rawDescGZIP(), []int{52}
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *RemoveMemberResponse) GetMembers() []*Member {
@@ -3539,7 +3658,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_admin_v1_admin_proto_msgTypes[53]
+	mi := &file_admin_v1_admin_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3551,7 +3670,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_v1_admin_proto_msgTypes[53]
+	mi := &file_admin_v1_admin_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3564,7 +3683,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_admin_v1_admin_proto_rawDescGZIP(), []int{53}
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{54}
 }
 
 // BackupResponse is a piece of a backup.
@@ -3578,7 +3697,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_admin_v1_admin_proto_msgTypes[54]
+	mi := &file_admin_v1_admin_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3590,7 +3709,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_v1_admin_proto_msgTypes[54]
+	mi := &file_admin_v1_admin_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3603,7 +3722,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_admin_v1_admin_proto_rawDescGZIP(), []int{54}
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *BackupResponse) GetData() []byte {
@@ -3628,7 +3747,7 @@ type RestoreRequest struct {
 
 func (x *RestoreRequest) Reset() {
 	*x = RestoreRequest{}
-	mi := &file_admin_v1_admin_proto_msgTypes[55]
+	mi := &file_admin_v1_admin_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3640,7 +3759,7 @@ func (x *RestoreRequest) String() string {
 func (*RestoreRequest) ProtoMessage() {}
 
 func (x *RestoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_v1_admin_proto_msgTypes[55]
+	mi := &file_admin_v1_admin_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3653,7 +3772,7 @@ func (x *RestoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreRequest.ProtoReflect.Descriptor instead.
 func (*RestoreRequest) Descriptor() ([]byte, []int) {
-	return file_admin_v1_admin_proto_rawDescGZIP(), []int{55}
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *RestoreRequest) GetData() []byte {
@@ -3697,7 +3816,7 @@ type UnknownSpend struct {
 
 func (x *UnknownSpend) Reset() {
 	*x = UnknownSpend{}
-	mi := &file_admin_v1_admin_proto_msgTypes[56]
+	mi := &file_admin_v1_admin_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3709,7 +3828,7 @@ func (x *UnknownSpend) String() string {
 func (*UnknownSpend) ProtoMessage() {}
 
 func (x *UnknownSpend) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_v1_admin_proto_msgTypes[56]
+	mi := &file_admin_v1_admin_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3722,7 +3841,7 @@ func (x *UnknownSpend) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnknownSpend.ProtoReflect.Descriptor instead.
 func (*UnknownSpend) Descriptor() ([]byte, []int) {
-	return file_admin_v1_admin_proto_rawDescGZIP(), []int{56}
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *UnknownSpend) GetScope() string {
@@ -3783,7 +3902,7 @@ type RestoreResponse struct {
 
 func (x *RestoreResponse) Reset() {
 	*x = RestoreResponse{}
-	mi := &file_admin_v1_admin_proto_msgTypes[57]
+	mi := &file_admin_v1_admin_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3795,7 +3914,7 @@ func (x *RestoreResponse) String() string {
 func (*RestoreResponse) ProtoMessage() {}
 
 func (x *RestoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_v1_admin_proto_msgTypes[57]
+	mi := &file_admin_v1_admin_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3808,7 +3927,7 @@ func (x *RestoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreResponse.ProtoReflect.Descriptor instead.
 func (*RestoreResponse) Descriptor() ([]byte, []int) {
-	return file_admin_v1_admin_proto_rawDescGZIP(), []int{57}
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *RestoreResponse) GetEpoch() uint64 {
@@ -3881,7 +4000,7 @@ type SidecarStatus struct {
 
 func (x *SidecarStatus) Reset() {
 	*x = SidecarStatus{}
-	mi := &file_admin_v1_admin_proto_msgTypes[58]
+	mi := &file_admin_v1_admin_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3893,7 +4012,7 @@ func (x *SidecarStatus) String() string {
 func (*SidecarStatus) ProtoMessage() {}
 
 func (x *SidecarStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_v1_admin_proto_msgTypes[58]
+	mi := &file_admin_v1_admin_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3906,7 +4025,7 @@ func (x *SidecarStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SidecarStatus.ProtoReflect.Descriptor instead.
 func (*SidecarStatus) Descriptor() ([]byte, []int) {
-	return file_admin_v1_admin_proto_rawDescGZIP(), []int{58}
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *SidecarStatus) GetIdentity() string {
@@ -3990,7 +4109,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_admin_v1_admin_proto_msgTypes[59]
+	mi := &file_admin_v1_admin_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4002,7 +4121,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_v1_admin_proto_msgTypes[59]
+	mi := &file_admin_v1_admin_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4015,7 +4134,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_admin_v1_admin_proto_rawDescGZIP(), []int{59}
+	return file_admin_v1_admin_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *StatusResponse) GetClusterId() string {
@@ -4219,7 +4338,7 @@ const file_admin_v1_admin_proto_rawDesc = "" +
 	"\x17ListCredentialsResponse\x12:\n" +
 	"\vcredentials\x18\x01 \x03(\v2\x18.admin.v1.CredentialInfoR\vcredentials\"(\n" +
 	"\x12ShowBudgetsRequest\x12\x12\n" +
-	"\x04team\x18\x01 \x01(\tR\x04team\"\xef\x03\n" +
+	"\x04team\x18\x01 \x01(\tR\x04team\"\x97\x04\n" +
 	"\x06Budget\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\x04R\bresource\x12\x14\n" +
 	"\x05scope\x18\x02 \x01(\tR\x05scope\x12\x14\n" +
@@ -4240,7 +4359,15 @@ const file_admin_v1_admin_proto_rawDesc = "" +
 	"limit_nano\x18\x0f \x01(\x03R\tlimitNano\x12 \n" +
 	"\fper_usd_nano\x18\x10 \x01(\x03R\n" +
 	"perUsdNano\x12\x10\n" +
-	"\x03run\x18\x11 \x01(\tR\x03run\"l\n" +
+	"\x03run\x18\x11 \x01(\tR\x03run\x12&\n" +
+	"\x05given\x18\x12 \x03(\v2\x10.admin.v1.CreditR\x05given\"|\n" +
+	"\x06Credit\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1f\n" +
+	"\vamount_nano\x18\x02 \x01(\x03R\n" +
+	"amountNano\x12\x13\n" +
+	"\x05at_ms\x18\x03 \x01(\x03R\x04atMs\x12\x14\n" +
+	"\x05actor\x18\x04 \x01(\tR\x05actor\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"l\n" +
 	"\x13ShowBudgetsResponse\x12*\n" +
 	"\abudgets\x18\x01 \x03(\v2\x10.admin.v1.BudgetR\abudgets\x12)\n" +
 	"\x05names\x18\x02 \x03(\v2\x13.admin.v1.TeamNamesR\x05names\"P\n" +
@@ -4250,7 +4377,7 @@ const file_admin_v1_admin_proto_rawDesc = "" +
 	"\tend_users\x18\x03 \x01(\x03R\bendUsers\";\n" +
 	"\x0fListRunsRequest\x12\x12\n" +
 	"\x04team\x18\x01 \x01(\tR\x04team\x12\x14\n" +
-	"\x05limit\x18\x02 \x01(\x05R\x05limit\"\xcc\x02\n" +
+	"\x05limit\x18\x02 \x01(\x05R\x05limit\"\xf4\x02\n" +
 	"\x03Run\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12!\n" +
 	"\fsettled_nano\x18\x02 \x01(\x03R\vsettledNano\x12)\n" +
@@ -4263,7 +4390,8 @@ const file_admin_v1_admin_proto_rawDesc = "" +
 	"\x05calls\x18\t \x01(\x03R\x05calls\x12\x1b\n" +
 	"\tmax_calls\x18\n" +
 	" \x01(\x03R\bmaxCalls\x12\x17\n" +
-	"\aidle_ms\x18\v \x01(\x03R\x06idleMs\"K\n" +
+	"\aidle_ms\x18\v \x01(\x03R\x06idleMs\x12&\n" +
+	"\x05given\x18\f \x03(\v2\x10.admin.v1.CreditR\x05given\"K\n" +
 	"\x10ListRunsResponse\x12!\n" +
 	"\x04runs\x18\x01 \x03(\v2\r.admin.v1.RunR\x04runs\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x03R\x05total\"2\n" +
@@ -4300,9 +4428,11 @@ const file_admin_v1_admin_proto_rawDesc = "" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x14\n" +
 	"\x05actor\x18\x04 \x01(\tR\x05actor\x12\x0e\n" +
 	"\x02id\x18\x05 \x01(\tR\x02id\x12\x10\n" +
-	"\x03run\x18\x06 \x01(\tR\x03run\"@\n" +
+	"\x03run\x18\x06 \x01(\tR\x03run\"\x86\x01\n" +
 	"\x14CreditBudgetResponse\x12(\n" +
-	"\x06budget\x18\x01 \x01(\v2\x10.admin.v1.BudgetR\x06budget\"i\n" +
+	"\x06budget\x18\x01 \x01(\v2\x10.admin.v1.BudgetR\x06budget\x12(\n" +
+	"\x06credit\x18\x02 \x01(\v2\x10.admin.v1.CreditR\x06credit\x12\x1a\n" +
+	"\brepeated\x18\x03 \x01(\bR\brepeated\"i\n" +
 	"\x10PutBudgetRequest\x12\x12\n" +
 	"\x04team\x18\x01 \x01(\tR\x04team\x12+\n" +
 	"\x04spec\x18\x02 \x01(\v2\x17.google.protobuf.StructR\x04spec\x12\x14\n" +
@@ -4456,7 +4586,7 @@ func file_admin_v1_admin_proto_rawDescGZIP() []byte {
 	return file_admin_v1_admin_proto_rawDescData
 }
 
-var file_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
+var file_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 62)
 var file_admin_v1_admin_proto_goTypes = []any{
 	(*ApplyRequest)(nil),            // 0: admin.v1.ApplyRequest
 	(*Difference)(nil),              // 1: admin.v1.Difference
@@ -4483,44 +4613,45 @@ var file_admin_v1_admin_proto_goTypes = []any{
 	(*ListCredentialsResponse)(nil), // 22: admin.v1.ListCredentialsResponse
 	(*ShowBudgetsRequest)(nil),      // 23: admin.v1.ShowBudgetsRequest
 	(*Budget)(nil),                  // 24: admin.v1.Budget
-	(*ShowBudgetsResponse)(nil),     // 25: admin.v1.ShowBudgetsResponse
-	(*TeamNames)(nil),               // 26: admin.v1.TeamNames
-	(*ListRunsRequest)(nil),         // 27: admin.v1.ListRunsRequest
-	(*Run)(nil),                     // 28: admin.v1.Run
-	(*ListRunsResponse)(nil),        // 29: admin.v1.ListRunsResponse
-	(*ShowPoolsRequest)(nil),        // 30: admin.v1.ShowPoolsRequest
-	(*Pool)(nil),                    // 31: admin.v1.Pool
-	(*Claimant)(nil),                // 32: admin.v1.Claimant
-	(*ShowPoolsResponse)(nil),       // 33: admin.v1.ShowPoolsResponse
-	(*CreditBudgetRequest)(nil),     // 34: admin.v1.CreditBudgetRequest
-	(*CreditBudgetResponse)(nil),    // 35: admin.v1.CreditBudgetResponse
-	(*PutBudgetRequest)(nil),        // 36: admin.v1.PutBudgetRequest
-	(*PutBudgetResponse)(nil),       // 37: admin.v1.PutBudgetResponse
-	(*PutAliasRequest)(nil),         // 38: admin.v1.PutAliasRequest
-	(*PutAliasResponse)(nil),        // 39: admin.v1.PutAliasResponse
-	(*PutPriceRequest)(nil),         // 40: admin.v1.PutPriceRequest
-	(*PutPriceResponse)(nil),        // 41: admin.v1.PutPriceResponse
-	(*QueryUsageRequest)(nil),       // 42: admin.v1.QueryUsageRequest
-	(*UsageSum)(nil),                // 43: admin.v1.UsageSum
-	(*QueryUsageResponse)(nil),      // 44: admin.v1.QueryUsageResponse
-	(*StatusRequest)(nil),           // 45: admin.v1.StatusRequest
-	(*Member)(nil),                  // 46: admin.v1.Member
-	(*ListMembersRequest)(nil),      // 47: admin.v1.ListMembersRequest
-	(*ListMembersResponse)(nil),     // 48: admin.v1.ListMembersResponse
-	(*AddMemberRequest)(nil),        // 49: admin.v1.AddMemberRequest
-	(*AddMemberResponse)(nil),       // 50: admin.v1.AddMemberResponse
-	(*RemoveMemberRequest)(nil),     // 51: admin.v1.RemoveMemberRequest
-	(*RemoveMemberResponse)(nil),    // 52: admin.v1.RemoveMemberResponse
-	(*BackupRequest)(nil),           // 53: admin.v1.BackupRequest
-	(*BackupResponse)(nil),          // 54: admin.v1.BackupResponse
-	(*RestoreRequest)(nil),          // 55: admin.v1.RestoreRequest
-	(*UnknownSpend)(nil),            // 56: admin.v1.UnknownSpend
-	(*RestoreResponse)(nil),         // 57: admin.v1.RestoreResponse
-	(*SidecarStatus)(nil),           // 58: admin.v1.SidecarStatus
-	(*StatusResponse)(nil),          // 59: admin.v1.StatusResponse
-	nil,                             // 60: admin.v1.UsageSum.GroupEntry
-	(*structpb.Struct)(nil),         // 61: google.protobuf.Struct
-	(*v1.Tokens)(nil),               // 62: usage.v1.Tokens
+	(*Credit)(nil),                  // 25: admin.v1.Credit
+	(*ShowBudgetsResponse)(nil),     // 26: admin.v1.ShowBudgetsResponse
+	(*TeamNames)(nil),               // 27: admin.v1.TeamNames
+	(*ListRunsRequest)(nil),         // 28: admin.v1.ListRunsRequest
+	(*Run)(nil),                     // 29: admin.v1.Run
+	(*ListRunsResponse)(nil),        // 30: admin.v1.ListRunsResponse
+	(*ShowPoolsRequest)(nil),        // 31: admin.v1.ShowPoolsRequest
+	(*Pool)(nil),                    // 32: admin.v1.Pool
+	(*Claimant)(nil),                // 33: admin.v1.Claimant
+	(*ShowPoolsResponse)(nil),       // 34: admin.v1.ShowPoolsResponse
+	(*CreditBudgetRequest)(nil),     // 35: admin.v1.CreditBudgetRequest
+	(*CreditBudgetResponse)(nil),    // 36: admin.v1.CreditBudgetResponse
+	(*PutBudgetRequest)(nil),        // 37: admin.v1.PutBudgetRequest
+	(*PutBudgetResponse)(nil),       // 38: admin.v1.PutBudgetResponse
+	(*PutAliasRequest)(nil),         // 39: admin.v1.PutAliasRequest
+	(*PutAliasResponse)(nil),        // 40: admin.v1.PutAliasResponse
+	(*PutPriceRequest)(nil),         // 41: admin.v1.PutPriceRequest
+	(*PutPriceResponse)(nil),        // 42: admin.v1.PutPriceResponse
+	(*QueryUsageRequest)(nil),       // 43: admin.v1.QueryUsageRequest
+	(*UsageSum)(nil),                // 44: admin.v1.UsageSum
+	(*QueryUsageResponse)(nil),      // 45: admin.v1.QueryUsageResponse
+	(*StatusRequest)(nil),           // 46: admin.v1.StatusRequest
+	(*Member)(nil),                  // 47: admin.v1.Member
+	(*ListMembersRequest)(nil),      // 48: admin.v1.ListMembersRequest
+	(*ListMembersResponse)(nil),     // 49: admin.v1.ListMembersResponse
+	(*AddMemberRequest)(nil),        // 50: admin.v1.AddMemberRequest
+	(*AddMemberResponse)(nil),       // 51: admin.v1.AddMemberResponse
+	(*RemoveMemberRequest)(nil),     // 52: admin.v1.RemoveMemberRequest
+	(*RemoveMemberResponse)(nil),    // 53: admin.v1.RemoveMemberResponse
+	(*BackupRequest)(nil),           // 54: admin.v1.BackupRequest
+	(*BackupResponse)(nil),          // 55: admin.v1.BackupResponse
+	(*RestoreRequest)(nil),          // 56: admin.v1.RestoreRequest
+	(*UnknownSpend)(nil),            // 57: admin.v1.UnknownSpend
+	(*RestoreResponse)(nil),         // 58: admin.v1.RestoreResponse
+	(*SidecarStatus)(nil),           // 59: admin.v1.SidecarStatus
+	(*StatusResponse)(nil),          // 60: admin.v1.StatusResponse
+	nil,                             // 61: admin.v1.UsageSum.GroupEntry
+	(*structpb.Struct)(nil),         // 62: google.protobuf.Struct
+	(*v1.Tokens)(nil),               // 63: usage.v1.Tokens
 }
 var file_admin_v1_admin_proto_depIdxs = []int32{
 	1,  // 0: admin.v1.ApplyResponse.differences:type_name -> admin.v1.Difference
@@ -4530,75 +4661,78 @@ var file_admin_v1_admin_proto_depIdxs = []int32{
 	1,  // 4: admin.v1.RollbackResponse.differences:type_name -> admin.v1.Difference
 	14, // 5: admin.v1.ListKeysResponse.keys:type_name -> admin.v1.KeyInfo
 	21, // 6: admin.v1.ListCredentialsResponse.credentials:type_name -> admin.v1.CredentialInfo
-	24, // 7: admin.v1.ShowBudgetsResponse.budgets:type_name -> admin.v1.Budget
-	26, // 8: admin.v1.ShowBudgetsResponse.names:type_name -> admin.v1.TeamNames
-	28, // 9: admin.v1.ListRunsResponse.runs:type_name -> admin.v1.Run
-	32, // 10: admin.v1.Pool.claimants:type_name -> admin.v1.Claimant
-	31, // 11: admin.v1.ShowPoolsResponse.pools:type_name -> admin.v1.Pool
-	24, // 12: admin.v1.CreditBudgetResponse.budget:type_name -> admin.v1.Budget
-	61, // 13: admin.v1.PutBudgetRequest.spec:type_name -> google.protobuf.Struct
-	61, // 14: admin.v1.PutAliasRequest.spec:type_name -> google.protobuf.Struct
-	61, // 15: admin.v1.PutPriceRequest.spec:type_name -> google.protobuf.Struct
-	60, // 16: admin.v1.UsageSum.group:type_name -> admin.v1.UsageSum.GroupEntry
-	62, // 17: admin.v1.UsageSum.tokens:type_name -> usage.v1.Tokens
-	43, // 18: admin.v1.QueryUsageResponse.rows:type_name -> admin.v1.UsageSum
-	46, // 19: admin.v1.ListMembersResponse.members:type_name -> admin.v1.Member
-	46, // 20: admin.v1.AddMemberResponse.member:type_name -> admin.v1.Member
-	46, // 21: admin.v1.RemoveMemberResponse.members:type_name -> admin.v1.Member
-	56, // 22: admin.v1.RestoreResponse.unknown:type_name -> admin.v1.UnknownSpend
-	46, // 23: admin.v1.StatusResponse.members:type_name -> admin.v1.Member
-	58, // 24: admin.v1.StatusResponse.sidecars:type_name -> admin.v1.SidecarStatus
-	0,  // 25: admin.v1.AdminService.Apply:input_type -> admin.v1.ApplyRequest
-	3,  // 26: admin.v1.AdminService.Get:input_type -> admin.v1.GetRequest
-	6,  // 27: admin.v1.AdminService.History:input_type -> admin.v1.HistoryRequest
-	9,  // 28: admin.v1.AdminService.Rollback:input_type -> admin.v1.RollbackRequest
-	11, // 29: admin.v1.AdminService.CreateKey:input_type -> admin.v1.CreateKeyRequest
-	13, // 30: admin.v1.AdminService.ListKeys:input_type -> admin.v1.ListKeysRequest
-	16, // 31: admin.v1.AdminService.RevokeKey:input_type -> admin.v1.RevokeKeyRequest
-	18, // 32: admin.v1.AdminService.SetCredential:input_type -> admin.v1.SetCredentialRequest
-	20, // 33: admin.v1.AdminService.ListCredentials:input_type -> admin.v1.ListCredentialsRequest
-	23, // 34: admin.v1.AdminService.ShowBudgets:input_type -> admin.v1.ShowBudgetsRequest
-	27, // 35: admin.v1.AdminService.ListRuns:input_type -> admin.v1.ListRunsRequest
-	30, // 36: admin.v1.AdminService.ShowPools:input_type -> admin.v1.ShowPoolsRequest
-	34, // 37: admin.v1.AdminService.CreditBudget:input_type -> admin.v1.CreditBudgetRequest
-	36, // 38: admin.v1.AdminService.PutBudget:input_type -> admin.v1.PutBudgetRequest
-	38, // 39: admin.v1.AdminService.PutAlias:input_type -> admin.v1.PutAliasRequest
-	40, // 40: admin.v1.AdminService.PutPrice:input_type -> admin.v1.PutPriceRequest
-	42, // 41: admin.v1.AdminService.QueryUsage:input_type -> admin.v1.QueryUsageRequest
-	47, // 42: admin.v1.AdminService.ListMembers:input_type -> admin.v1.ListMembersRequest
-	49, // 43: admin.v1.AdminService.AddMember:input_type -> admin.v1.AddMemberRequest
-	51, // 44: admin.v1.AdminService.RemoveMember:input_type -> admin.v1.RemoveMemberRequest
-	53, // 45: admin.v1.AdminService.Backup:input_type -> admin.v1.BackupRequest
-	55, // 46: admin.v1.AdminService.Restore:input_type -> admin.v1.RestoreRequest
-	45, // 47: admin.v1.AdminService.Status:input_type -> admin.v1.StatusRequest
-	2,  // 48: admin.v1.AdminService.Apply:output_type -> admin.v1.ApplyResponse
-	5,  // 49: admin.v1.AdminService.Get:output_type -> admin.v1.GetResponse
-	8,  // 50: admin.v1.AdminService.History:output_type -> admin.v1.HistoryResponse
-	10, // 51: admin.v1.AdminService.Rollback:output_type -> admin.v1.RollbackResponse
-	12, // 52: admin.v1.AdminService.CreateKey:output_type -> admin.v1.CreateKeyResponse
-	15, // 53: admin.v1.AdminService.ListKeys:output_type -> admin.v1.ListKeysResponse
-	17, // 54: admin.v1.AdminService.RevokeKey:output_type -> admin.v1.RevokeKeyResponse
-	19, // 55: admin.v1.AdminService.SetCredential:output_type -> admin.v1.SetCredentialResponse
-	22, // 56: admin.v1.AdminService.ListCredentials:output_type -> admin.v1.ListCredentialsResponse
-	25, // 57: admin.v1.AdminService.ShowBudgets:output_type -> admin.v1.ShowBudgetsResponse
-	29, // 58: admin.v1.AdminService.ListRuns:output_type -> admin.v1.ListRunsResponse
-	33, // 59: admin.v1.AdminService.ShowPools:output_type -> admin.v1.ShowPoolsResponse
-	35, // 60: admin.v1.AdminService.CreditBudget:output_type -> admin.v1.CreditBudgetResponse
-	37, // 61: admin.v1.AdminService.PutBudget:output_type -> admin.v1.PutBudgetResponse
-	39, // 62: admin.v1.AdminService.PutAlias:output_type -> admin.v1.PutAliasResponse
-	41, // 63: admin.v1.AdminService.PutPrice:output_type -> admin.v1.PutPriceResponse
-	44, // 64: admin.v1.AdminService.QueryUsage:output_type -> admin.v1.QueryUsageResponse
-	48, // 65: admin.v1.AdminService.ListMembers:output_type -> admin.v1.ListMembersResponse
-	50, // 66: admin.v1.AdminService.AddMember:output_type -> admin.v1.AddMemberResponse
-	52, // 67: admin.v1.AdminService.RemoveMember:output_type -> admin.v1.RemoveMemberResponse
-	54, // 68: admin.v1.AdminService.Backup:output_type -> admin.v1.BackupResponse
-	57, // 69: admin.v1.AdminService.Restore:output_type -> admin.v1.RestoreResponse
-	59, // 70: admin.v1.AdminService.Status:output_type -> admin.v1.StatusResponse
-	48, // [48:71] is the sub-list for method output_type
-	25, // [25:48] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	25, // 7: admin.v1.Budget.given:type_name -> admin.v1.Credit
+	24, // 8: admin.v1.ShowBudgetsResponse.budgets:type_name -> admin.v1.Budget
+	27, // 9: admin.v1.ShowBudgetsResponse.names:type_name -> admin.v1.TeamNames
+	25, // 10: admin.v1.Run.given:type_name -> admin.v1.Credit
+	29, // 11: admin.v1.ListRunsResponse.runs:type_name -> admin.v1.Run
+	33, // 12: admin.v1.Pool.claimants:type_name -> admin.v1.Claimant
+	32, // 13: admin.v1.ShowPoolsResponse.pools:type_name -> admin.v1.Pool
+	24, // 14: admin.v1.CreditBudgetResponse.budget:type_name -> admin.v1.Budget
+	25, // 15: admin.v1.CreditBudgetResponse.credit:type_name -> admin.v1.Credit
+	62, // 16: admin.v1.PutBudgetRequest.spec:type_name -> google.protobuf.Struct
+	62, // 17: admin.v1.PutAliasRequest.spec:type_name -> google.protobuf.Struct
+	62, // 18: admin.v1.PutPriceRequest.spec:type_name -> google.protobuf.Struct
+	61, // 19: admin.v1.UsageSum.group:type_name -> admin.v1.UsageSum.GroupEntry
+	63, // 20: admin.v1.UsageSum.tokens:type_name -> usage.v1.Tokens
+	44, // 21: admin.v1.QueryUsageResponse.rows:type_name -> admin.v1.UsageSum
+	47, // 22: admin.v1.ListMembersResponse.members:type_name -> admin.v1.Member
+	47, // 23: admin.v1.AddMemberResponse.member:type_name -> admin.v1.Member
+	47, // 24: admin.v1.RemoveMemberResponse.members:type_name -> admin.v1.Member
+	57, // 25: admin.v1.RestoreResponse.unknown:type_name -> admin.v1.UnknownSpend
+	47, // 26: admin.v1.StatusResponse.members:type_name -> admin.v1.Member
+	59, // 27: admin.v1.StatusResponse.sidecars:type_name -> admin.v1.SidecarStatus
+	0,  // 28: admin.v1.AdminService.Apply:input_type -> admin.v1.ApplyRequest
+	3,  // 29: admin.v1.AdminService.Get:input_type -> admin.v1.GetRequest
+	6,  // 30: admin.v1.AdminService.History:input_type -> admin.v1.HistoryRequest
+	9,  // 31: admin.v1.AdminService.Rollback:input_type -> admin.v1.RollbackRequest
+	11, // 32: admin.v1.AdminService.CreateKey:input_type -> admin.v1.CreateKeyRequest
+	13, // 33: admin.v1.AdminService.ListKeys:input_type -> admin.v1.ListKeysRequest
+	16, // 34: admin.v1.AdminService.RevokeKey:input_type -> admin.v1.RevokeKeyRequest
+	18, // 35: admin.v1.AdminService.SetCredential:input_type -> admin.v1.SetCredentialRequest
+	20, // 36: admin.v1.AdminService.ListCredentials:input_type -> admin.v1.ListCredentialsRequest
+	23, // 37: admin.v1.AdminService.ShowBudgets:input_type -> admin.v1.ShowBudgetsRequest
+	28, // 38: admin.v1.AdminService.ListRuns:input_type -> admin.v1.ListRunsRequest
+	31, // 39: admin.v1.AdminService.ShowPools:input_type -> admin.v1.ShowPoolsRequest
+	35, // 40: admin.v1.AdminService.CreditBudget:input_type -> admin.v1.CreditBudgetRequest
+	37, // 41: admin.v1.AdminService.PutBudget:input_type -> admin.v1.PutBudgetRequest
+	39, // 42: admin.v1.AdminService.PutAlias:input_type -> admin.v1.PutAliasRequest
+	41, // 43: admin.v1.AdminService.PutPrice:input_type -> admin.v1.PutPriceRequest
+	43, // 44: admin.v1.AdminService.QueryUsage:input_type -> admin.v1.QueryUsageRequest
+	48, // 45: admin.v1.AdminService.ListMembers:input_type -> admin.v1.ListMembersRequest
+	50, // 46: admin.v1.AdminService.AddMember:input_type -> admin.v1.AddMemberRequest
+	52, // 47: admin.v1.AdminService.RemoveMember:input_type -> admin.v1.RemoveMemberRequest
+	54, // 48: admin.v1.AdminService.Backup:input_type -> admin.v1.BackupRequest
+	56, // 49: admin.v1.AdminService.Restore:input_type -> admin.v1.RestoreRequest
+	46, // 50: admin.v1.AdminService.Status:input_type -> admin.v1.StatusRequest
+	2,  // 51: admin.v1.AdminService.Apply:output_type -> admin.v1.ApplyResponse
+	5,  // 52: admin.v1.AdminService.Get:output_type -> admin.v1.GetResponse
+	8,  // 53: admin.v1.AdminService.History:output_type -> admin.v1.HistoryResponse
+	10, // 54: admin.v1.AdminService.Rollback:output_type -> admin.v1.RollbackResponse
+	12, // 55: admin.v1.AdminService.CreateKey:output_type -> admin.v1.CreateKeyResponse
+	15, // 56: admin.v1.AdminService.ListKeys:output_type -> admin.v1.ListKeysResponse
+	17, // 57: admin.v1.AdminService.RevokeKey:output_type -> admin.v1.RevokeKeyResponse
+	19, // 58: admin.v1.AdminService.SetCredential:output_type -> admin.v1.SetCredentialResponse
+	22, // 59: admin.v1.AdminService.ListCredentials:output_type -> admin.v1.ListCredentialsResponse
+	26, // 60: admin.v1.AdminService.ShowBudgets:output_type -> admin.v1.ShowBudgetsResponse
+	30, // 61: admin.v1.AdminService.ListRuns:output_type -> admin.v1.ListRunsResponse
+	34, // 62: admin.v1.AdminService.ShowPools:output_type -> admin.v1.ShowPoolsResponse
+	36, // 63: admin.v1.AdminService.CreditBudget:output_type -> admin.v1.CreditBudgetResponse
+	38, // 64: admin.v1.AdminService.PutBudget:output_type -> admin.v1.PutBudgetResponse
+	40, // 65: admin.v1.AdminService.PutAlias:output_type -> admin.v1.PutAliasResponse
+	42, // 66: admin.v1.AdminService.PutPrice:output_type -> admin.v1.PutPriceResponse
+	45, // 67: admin.v1.AdminService.QueryUsage:output_type -> admin.v1.QueryUsageResponse
+	49, // 68: admin.v1.AdminService.ListMembers:output_type -> admin.v1.ListMembersResponse
+	51, // 69: admin.v1.AdminService.AddMember:output_type -> admin.v1.AddMemberResponse
+	53, // 70: admin.v1.AdminService.RemoveMember:output_type -> admin.v1.RemoveMemberResponse
+	55, // 71: admin.v1.AdminService.Backup:output_type -> admin.v1.BackupResponse
+	58, // 72: admin.v1.AdminService.Restore:output_type -> admin.v1.RestoreResponse
+	60, // 73: admin.v1.AdminService.Status:output_type -> admin.v1.StatusResponse
+	51, // [51:74] is the sub-list for method output_type
+	28, // [28:51] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_admin_v1_admin_proto_init() }
@@ -4612,7 +4746,7 @@ func file_admin_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_admin_v1_admin_proto_rawDesc), len(file_admin_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   61,
+			NumMessages:   62,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -2767,12 +2767,14 @@ type BudgetPeriodState struct {
 	AlertedPermille []int64 `protobuf:"varint,9,rep,packed,name=alerted_permille,json=alertedPermille,proto3" json:"alerted_permille,omitempty"`
 	// True once no new grants are made from it.
 	Closed bool `protobuf:"varint,10,opt,name=closed,proto3" json:"closed,omitempty"`
-	// Ids of credits applied, so that a re-sent one counts once.
+	// Ids of credits of the first level, of which no more is known; sorted.
 	CreditIds []string `protobuf:"bytes,11,rep,name=credit_ids,json=creditIds,proto3" json:"credit_ids,omitempty"`
 	// Alerts raised of which someone was told, thousandths.
 	ToldPermille []int64 `protobuf:"varint,12,rep,packed,name=told_permille,json=toldPermille,proto3" json:"told_permille,omitempty"`
 	// Rate the cap was converted with when the period opened, units per USD in billionths; 0 for USD.
 	PerUsdNano int64 `protobuf:"varint,13,opt,name=per_usd_nano,json=perUsdNano,proto3" json:"per_usd_nano,omitempty"`
+	// The other credits, in the order they came, so that a re-sent one counts once and people can read why.
+	Given []*CreditState `protobuf:"bytes,14,rep,name=given,proto3" json:"given,omitempty"`
 	// After a restore: what was spent as far as usage says.
 	Learned int64 `protobuf:"varint,20,opt,name=learned,proto3" json:"learned,omitempty"`
 	// Part of settled that no counter says and usage does.
@@ -2902,6 +2904,13 @@ func (x *BudgetPeriodState) GetPerUsdNano() int64 {
 	return 0
 }
 
+func (x *BudgetPeriodState) GetGiven() []*CreditState {
+	if x != nil {
+		return x.Given
+	}
+	return nil
+}
+
 func (x *BudgetPeriodState) GetLearned() int64 {
 	if x != nil {
 		return x.Learned
@@ -2914,6 +2923,88 @@ func (x *BudgetPeriodState) GetRaised() int64 {
 		return x.Raised
 	}
 	return 0
+}
+
+// CreditState is a credit that was given.
+type CreditState struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Makes it count once.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Nano-dollars.
+	AmountNano int64 `protobuf:"varint,2,opt,name=amount_nano,json=amountNano,proto3" json:"amount_nano,omitempty"`
+	// When, ledger time.
+	AtMs int64 `protobuf:"varint,3,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	// Who; empty once many newer ones came.
+	Actor string `protobuf:"bytes,4,opt,name=actor,proto3" json:"actor,omitempty"`
+	// Why; likewise.
+	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreditState) Reset() {
+	*x = CreditState{}
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreditState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreditState) ProtoMessage() {}
+
+func (x *CreditState) ProtoReflect() protoreflect.Message {
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreditState.ProtoReflect.Descriptor instead.
+func (*CreditState) Descriptor() ([]byte, []int) {
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *CreditState) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *CreditState) GetAmountNano() int64 {
+	if x != nil {
+		return x.AmountNano
+	}
+	return 0
+}
+
+func (x *CreditState) GetAtMs() int64 {
+	if x != nil {
+		return x.AtMs
+	}
+	return 0
+}
+
+func (x *CreditState) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+func (x *CreditState) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
 }
 
 // CounterState is what one incarnation and quotad share about a resource in a period.
@@ -2949,7 +3040,7 @@ type CounterState struct {
 
 func (x *CounterState) Reset() {
 	*x = CounterState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[31]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2961,7 +3052,7 @@ func (x *CounterState) String() string {
 func (*CounterState) ProtoMessage() {}
 
 func (x *CounterState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[31]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2974,7 +3065,7 @@ func (x *CounterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CounterState.ProtoReflect.Descriptor instead.
 func (*CounterState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{31}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CounterState) GetIncarnation() uint64 {
@@ -3074,7 +3165,7 @@ type ShareState struct {
 
 func (x *ShareState) Reset() {
 	*x = ShareState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[32]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3086,7 +3177,7 @@ func (x *ShareState) String() string {
 func (*ShareState) ProtoMessage() {}
 
 func (x *ShareState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[32]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3099,7 +3190,7 @@ func (x *ShareState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShareState.ProtoReflect.Descriptor instead.
 func (*ShareState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{32}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ShareState) GetVersion() uint64 {
@@ -3151,7 +3242,7 @@ type MemberState struct {
 
 func (x *MemberState) Reset() {
 	*x = MemberState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[33]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3163,7 +3254,7 @@ func (x *MemberState) String() string {
 func (*MemberState) ProtoMessage() {}
 
 func (x *MemberState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[33]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3176,7 +3267,7 @@ func (x *MemberState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberState.ProtoReflect.Descriptor instead.
 func (*MemberState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{33}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *MemberState) GetIncarnation() uint64 {
@@ -3291,7 +3382,7 @@ type AskResultState struct {
 
 func (x *AskResultState) Reset() {
 	*x = AskResultState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[34]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3303,7 +3394,7 @@ func (x *AskResultState) String() string {
 func (*AskResultState) ProtoMessage() {}
 
 func (x *AskResultState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[34]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3316,7 +3407,7 @@ func (x *AskResultState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskResultState.ProtoReflect.Descriptor instead.
 func (*AskResultState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{34}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *AskResultState) GetId() uint64 {
@@ -3378,7 +3469,7 @@ type ObjectState struct {
 
 func (x *ObjectState) Reset() {
 	*x = ObjectState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[35]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3390,7 +3481,7 @@ func (x *ObjectState) String() string {
 func (*ObjectState) ProtoMessage() {}
 
 func (x *ObjectState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[35]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3403,7 +3494,7 @@ func (x *ObjectState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ObjectState.ProtoReflect.Descriptor instead.
 func (*ObjectState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{35}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ObjectState) GetKind() string {
@@ -3455,7 +3546,7 @@ type HistoryState struct {
 
 func (x *HistoryState) Reset() {
 	*x = HistoryState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[36]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3467,7 +3558,7 @@ func (x *HistoryState) String() string {
 func (*HistoryState) ProtoMessage() {}
 
 func (x *HistoryState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[36]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3480,7 +3571,7 @@ func (x *HistoryState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryState.ProtoReflect.Descriptor instead.
 func (*HistoryState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{36}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *HistoryState) GetVersion() uint64 {
@@ -3546,7 +3637,7 @@ type SealedState struct {
 
 func (x *SealedState) Reset() {
 	*x = SealedState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[37]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3558,7 +3649,7 @@ func (x *SealedState) String() string {
 func (*SealedState) ProtoMessage() {}
 
 func (x *SealedState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[37]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3571,7 +3662,7 @@ func (x *SealedState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SealedState.ProtoReflect.Descriptor instead.
 func (*SealedState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{37}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *SealedState) GetName() string {
@@ -3631,7 +3722,7 @@ type UsageSourceState struct {
 
 func (x *UsageSourceState) Reset() {
 	*x = UsageSourceState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[38]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3643,7 +3734,7 @@ func (x *UsageSourceState) String() string {
 func (*UsageSourceState) ProtoMessage() {}
 
 func (x *UsageSourceState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[38]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3656,7 +3747,7 @@ func (x *UsageSourceState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageSourceState.ProtoReflect.Descriptor instead.
 func (*UsageSourceState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{38}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *UsageSourceState) GetSource() string {
@@ -3701,7 +3792,7 @@ type NodeState struct {
 
 func (x *NodeState) Reset() {
 	*x = NodeState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[39]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3713,7 +3804,7 @@ func (x *NodeState) String() string {
 func (*NodeState) ProtoMessage() {}
 
 func (x *NodeState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[39]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3726,7 +3817,7 @@ func (x *NodeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeState.ProtoReflect.Descriptor instead.
 func (*NodeState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{39}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *NodeState) GetId() string {
@@ -3786,7 +3877,7 @@ type RestoreChunkState struct {
 
 func (x *RestoreChunkState) Reset() {
 	*x = RestoreChunkState{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[40]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3798,7 +3889,7 @@ func (x *RestoreChunkState) String() string {
 func (*RestoreChunkState) ProtoMessage() {}
 
 func (x *RestoreChunkState) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[40]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3811,7 +3902,7 @@ func (x *RestoreChunkState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreChunkState.ProtoReflect.Descriptor instead.
 func (*RestoreChunkState) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{40}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *RestoreChunkState) GetId() string {
@@ -3858,7 +3949,7 @@ type BackupHeader struct {
 
 func (x *BackupHeader) Reset() {
 	*x = BackupHeader{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[41]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3870,7 +3961,7 @@ func (x *BackupHeader) String() string {
 func (*BackupHeader) ProtoMessage() {}
 
 func (x *BackupHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[41]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3883,7 +3974,7 @@ func (x *BackupHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupHeader.ProtoReflect.Descriptor instead.
 func (*BackupHeader) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{41}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *BackupHeader) GetFormat() uint32 {
@@ -3948,7 +4039,7 @@ type BackupTrailer struct {
 
 func (x *BackupTrailer) Reset() {
 	*x = BackupTrailer{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[42]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3960,7 +4051,7 @@ func (x *BackupTrailer) String() string {
 func (*BackupTrailer) ProtoMessage() {}
 
 func (x *BackupTrailer) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[42]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3973,7 +4064,7 @@ func (x *BackupTrailer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupTrailer.ProtoReflect.Descriptor instead.
 func (*BackupTrailer) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{42}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *BackupTrailer) GetRecords() uint64 {
@@ -4003,7 +4094,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[43]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4015,7 +4106,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[43]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4028,7 +4119,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{43}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *SnapshotHeader) GetFormat() uint32 {
@@ -4058,7 +4149,7 @@ type SnapshotRecord struct {
 
 func (x *SnapshotRecord) Reset() {
 	*x = SnapshotRecord{}
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[44]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4070,7 +4161,7 @@ func (x *SnapshotRecord) String() string {
 func (*SnapshotRecord) ProtoMessage() {}
 
 func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_raftlog_v1_raftlog_proto_msgTypes[44]
+	mi := &file_raftlog_v1_raftlog_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4083,7 +4174,7 @@ func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRecord.ProtoReflect.Descriptor instead.
 func (*SnapshotRecord) Descriptor() ([]byte, []int) {
-	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{44}
+	return file_raftlog_v1_raftlog_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *SnapshotRecord) GetKey() []byte {
@@ -4321,7 +4412,7 @@ const file_raftlog_v1_raftlog_proto_rawDesc = "" +
 	"\fCurrencyRate\x12\x16\n" +
 	"\x06period\x18\x01 \x01(\rR\x06period\x12 \n" +
 	"\fper_usd_nano\x18\x02 \x01(\x03R\n" +
-	"perUsdNano\"\xb7\x03\n" +
+	"perUsdNano\"\xe6\x03\n" +
 	"\x11BudgetPeriodState\x12\x16\n" +
 	"\x06period\x18\x01 \x01(\rR\x06period\x12\x17\n" +
 	"\aends_ms\x18\x02 \x01(\x03R\x06endsMs\x12\x10\n" +
@@ -4338,9 +4429,17 @@ const file_raftlog_v1_raftlog_proto_rawDesc = "" +
 	"credit_ids\x18\v \x03(\tR\tcreditIds\x12#\n" +
 	"\rtold_permille\x18\f \x03(\x03R\ftoldPermille\x12 \n" +
 	"\fper_usd_nano\x18\r \x01(\x03R\n" +
-	"perUsdNano\x12\x18\n" +
+	"perUsdNano\x12-\n" +
+	"\x05given\x18\x0e \x03(\v2\x17.raftlog.v1.CreditStateR\x05given\x12\x18\n" +
 	"\alearned\x18\x14 \x01(\x03R\alearned\x12\x16\n" +
-	"\x06raised\x18\x15 \x01(\x03R\x06raised\"\xdc\x02\n" +
+	"\x06raised\x18\x15 \x01(\x03R\x06raised\"\x81\x01\n" +
+	"\vCreditState\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1f\n" +
+	"\vamount_nano\x18\x02 \x01(\x03R\n" +
+	"amountNano\x12\x13\n" +
+	"\x05at_ms\x18\x03 \x01(\x03R\x04atMs\x12\x14\n" +
+	"\x05actor\x18\x04 \x01(\tR\x05actor\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"\xdc\x02\n" +
 	"\fCounterState\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\x04R\vincarnation\x12\x1a\n" +
 	"\bresource\x18\x02 \x01(\x04R\bresource\x12\x16\n" +
@@ -4449,7 +4548,7 @@ func file_raftlog_v1_raftlog_proto_rawDescGZIP() []byte {
 	return file_raftlog_v1_raftlog_proto_rawDescData
 }
 
-var file_raftlog_v1_raftlog_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
+var file_raftlog_v1_raftlog_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
 var file_raftlog_v1_raftlog_proto_goTypes = []any{
 	(*Entry)(nil),             // 0: raftlog.v1.Entry
 	(*Op)(nil),                // 1: raftlog.v1.Op
@@ -4482,20 +4581,21 @@ var file_raftlog_v1_raftlog_proto_goTypes = []any{
 	(*ResourceState)(nil),     // 28: raftlog.v1.ResourceState
 	(*CurrencyRate)(nil),      // 29: raftlog.v1.CurrencyRate
 	(*BudgetPeriodState)(nil), // 30: raftlog.v1.BudgetPeriodState
-	(*CounterState)(nil),      // 31: raftlog.v1.CounterState
-	(*ShareState)(nil),        // 32: raftlog.v1.ShareState
-	(*MemberState)(nil),       // 33: raftlog.v1.MemberState
-	(*AskResultState)(nil),    // 34: raftlog.v1.AskResultState
-	(*ObjectState)(nil),       // 35: raftlog.v1.ObjectState
-	(*HistoryState)(nil),      // 36: raftlog.v1.HistoryState
-	(*SealedState)(nil),       // 37: raftlog.v1.SealedState
-	(*UsageSourceState)(nil),  // 38: raftlog.v1.UsageSourceState
-	(*NodeState)(nil),         // 39: raftlog.v1.NodeState
-	(*RestoreChunkState)(nil), // 40: raftlog.v1.RestoreChunkState
-	(*BackupHeader)(nil),      // 41: raftlog.v1.BackupHeader
-	(*BackupTrailer)(nil),     // 42: raftlog.v1.BackupTrailer
-	(*SnapshotHeader)(nil),    // 43: raftlog.v1.SnapshotHeader
-	(*SnapshotRecord)(nil),    // 44: raftlog.v1.SnapshotRecord
+	(*CreditState)(nil),       // 31: raftlog.v1.CreditState
+	(*CounterState)(nil),      // 32: raftlog.v1.CounterState
+	(*ShareState)(nil),        // 33: raftlog.v1.ShareState
+	(*MemberState)(nil),       // 34: raftlog.v1.MemberState
+	(*AskResultState)(nil),    // 35: raftlog.v1.AskResultState
+	(*ObjectState)(nil),       // 36: raftlog.v1.ObjectState
+	(*HistoryState)(nil),      // 37: raftlog.v1.HistoryState
+	(*SealedState)(nil),       // 38: raftlog.v1.SealedState
+	(*UsageSourceState)(nil),  // 39: raftlog.v1.UsageSourceState
+	(*NodeState)(nil),         // 40: raftlog.v1.NodeState
+	(*RestoreChunkState)(nil), // 41: raftlog.v1.RestoreChunkState
+	(*BackupHeader)(nil),      // 42: raftlog.v1.BackupHeader
+	(*BackupTrailer)(nil),     // 43: raftlog.v1.BackupTrailer
+	(*SnapshotHeader)(nil),    // 44: raftlog.v1.SnapshotHeader
+	(*SnapshotRecord)(nil),    // 45: raftlog.v1.SnapshotRecord
 }
 var file_raftlog_v1_raftlog_proto_depIdxs = []int32{
 	1,  // 0: raftlog.v1.Entry.ops:type_name -> raftlog.v1.Op
@@ -4528,15 +4628,16 @@ var file_raftlog_v1_raftlog_proto_depIdxs = []int32{
 	27, // 27: raftlog.v1.MetaState.reserves:type_name -> raftlog.v1.ClassReserve
 	30, // 28: raftlog.v1.ResourceState.periods:type_name -> raftlog.v1.BudgetPeriodState
 	29, // 29: raftlog.v1.ResourceState.rates:type_name -> raftlog.v1.CurrencyRate
-	32, // 30: raftlog.v1.CounterState.shares:type_name -> raftlog.v1.ShareState
-	34, // 31: raftlog.v1.MemberState.asks:type_name -> raftlog.v1.AskResultState
-	19, // 32: raftlog.v1.HistoryState.before:type_name -> raftlog.v1.Object
-	19, // 33: raftlog.v1.HistoryState.after:type_name -> raftlog.v1.Object
-	34, // [34:34] is the sub-list for method output_type
-	34, // [34:34] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	31, // 30: raftlog.v1.BudgetPeriodState.given:type_name -> raftlog.v1.CreditState
+	33, // 31: raftlog.v1.CounterState.shares:type_name -> raftlog.v1.ShareState
+	35, // 32: raftlog.v1.MemberState.asks:type_name -> raftlog.v1.AskResultState
+	19, // 33: raftlog.v1.HistoryState.before:type_name -> raftlog.v1.Object
+	19, // 34: raftlog.v1.HistoryState.after:type_name -> raftlog.v1.Object
+	35, // [35:35] is the sub-list for method output_type
+	35, // [35:35] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_raftlog_v1_raftlog_proto_init() }
@@ -4569,7 +4670,7 @@ func file_raftlog_v1_raftlog_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_raftlog_v1_raftlog_proto_rawDesc), len(file_raftlog_v1_raftlog_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   45,
+			NumMessages:   46,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -141,7 +141,7 @@ type AdminServiceClient interface {
 	ShowPools(context.Context, *connect.Request[v1.ShowPoolsRequest]) (*connect.Response[v1.ShowPoolsResponse], error)
 	// CreditBudget gives a budget's open period, or a run, more, audited; or less with a negative amount.
 	// NOT_FOUND: the team has no budget, its period closed meanwhile, or the run is not remembered. RESOURCE_EXHAUSTED:
-	// the period or the run has had 1,024 credits already.
+	// the period or the run has had 1,024 credits already. ALREADY_EXISTS: the id is that of a credit of another amount.
 	CreditBudget(context.Context, *connect.Request[v1.CreditBudgetRequest]) (*connect.Response[v1.CreditBudgetResponse], error)
 	// PutBudget sets a team's budget; the spec has the shape of teams.*.budget in org.yaml. NOT_FOUND: no such team.
 	// ABORTED: as at CreateKey.
@@ -152,7 +152,7 @@ type AdminServiceClient interface {
 	// ABORTED: as at CreateKey.
 	PutPrice(context.Context, *connect.Request[v1.PutPriceRequest]) (*connect.Response[v1.PutPriceResponse], error)
 	// QueryUsage sums usage, which is kept by the hour for 40 days and by the day (UTC) for 400 days. A range is rounded
-	// outwards to what is kept.
+	// outwards to what is kept. NOT_FOUND: there is no such team and no usage of one that was.
 	QueryUsage(context.Context, *connect.Request[v1.QueryUsageRequest]) (*connect.Response[v1.QueryUsageResponse], error)
 	// ListMembers lists quotad's nodes and where they are.
 	ListMembers(context.Context, *connect.Request[v1.ListMembersRequest]) (*connect.Response[v1.ListMembersResponse], error)
@@ -504,7 +504,7 @@ type AdminServiceHandler interface {
 	ShowPools(context.Context, *connect.Request[v1.ShowPoolsRequest]) (*connect.Response[v1.ShowPoolsResponse], error)
 	// CreditBudget gives a budget's open period, or a run, more, audited; or less with a negative amount.
 	// NOT_FOUND: the team has no budget, its period closed meanwhile, or the run is not remembered. RESOURCE_EXHAUSTED:
-	// the period or the run has had 1,024 credits already.
+	// the period or the run has had 1,024 credits already. ALREADY_EXISTS: the id is that of a credit of another amount.
 	CreditBudget(context.Context, *connect.Request[v1.CreditBudgetRequest]) (*connect.Response[v1.CreditBudgetResponse], error)
 	// PutBudget sets a team's budget; the spec has the shape of teams.*.budget in org.yaml. NOT_FOUND: no such team.
 	// ABORTED: as at CreateKey.
@@ -515,7 +515,7 @@ type AdminServiceHandler interface {
 	// ABORTED: as at CreateKey.
 	PutPrice(context.Context, *connect.Request[v1.PutPriceRequest]) (*connect.Response[v1.PutPriceResponse], error)
 	// QueryUsage sums usage, which is kept by the hour for 40 days and by the day (UTC) for 400 days. A range is rounded
-	// outwards to what is kept.
+	// outwards to what is kept. NOT_FOUND: there is no such team and no usage of one that was.
 	QueryUsage(context.Context, *connect.Request[v1.QueryUsageRequest]) (*connect.Response[v1.QueryUsageResponse], error)
 	// ListMembers lists quotad's nodes and where they are.
 	ListMembers(context.Context, *connect.Request[v1.ListMembersRequest]) (*connect.Response[v1.ListMembersResponse], error)
