@@ -42,7 +42,7 @@ func withFaults(t *testing.T, seed uint64) {
 					switch {
 					case a.status == 200 && a.err == nil:
 						got.add()
-					case a.err != nil, limited(a), a.code() == "budget_reserved", a.code() == "budget_exhausted":
+					case a.err != nil, limited(a), a.code() == "budget_reserved", a.code() == "budget_exhausted", a.code() == "shutting_down":
 					default:
 						t.Errorf("at %v: %d %s %v", time.Now(), a.status, a.body, a.err)
 					}

@@ -55,8 +55,17 @@ func TestQuotadDiskFull(t *testing.T) {
 			}
 			return err != nil
 		})
-		// The sidecar has leases, and then its share.
-		s.served(sc, 20)
+		// The sidecar has leases, and its share once these have ended; in between it may refuse.
+		s.eventually("it serves without quotad", func() bool {
+			for range 20 {
+				if a := s.chat(sc, say("tokens=10", `,"max_tokens":10`)); a.status != 200 && a.code() != "quota_unavailable" {
+					t.Fatalf("%d %s %v", a.status, a.body, a.err)
+				} else if a.status != 200 {
+					return false
+				}
+			}
+			return true
+		})
 		free()
 		s.back(nd)
 		s.leader()

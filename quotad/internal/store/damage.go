@@ -43,7 +43,9 @@ func guardDamage(f func() error) (err error) {
 		}
 	}()
 	err = f()
-	for _, damage := range []error{bbolterrors.ErrInvalid, bbolterrors.ErrVersionMismatch, bbolterrors.ErrChecksum} {
+	for _, damage := range []error{
+		bbolterrors.ErrInvalid, bbolterrors.ErrVersionMismatch, bbolterrors.ErrChecksum, bbolterrors.ErrIncompatibleValue,
+	} {
 		if errors.Is(err, damage) {
 			return fmt.Errorf("%w: %w", ErrDamaged, err)
 		}

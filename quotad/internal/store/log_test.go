@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,6 +32,15 @@ func TestDamagedLogIsRefused(t *testing.T) {
 	for name, spoil := range map[string]func(b []byte) []byte{
 		"a flipped bit": func(b []byte) []byte { // on every page, since some of them are free now
 			return bytes.ReplaceAll(b, []byte("found in"), []byte("found On"))
+		},
+		"a bucket that is none": func(b []byte) []byte {
+			for page := range slices.Chunk(b, 4096) {
+				if elements := page[pageHead:]; page[8] == leafPage && bytes.Contains(page, logBucket) {
+					clear(elements[:4]) // the flags of the first two: the buckets "conf" and "logs"
+					clear(elements[elementHead:][:4])
+				}
+			}
+			return b
 		},
 		"torn":          func(b []byte) []byte { return b[:len(b)/2] },
 		"a lost page":   func(b []byte) []byte { clear(b[len(b)/2:][:4096]); return b },
