@@ -97,57 +97,46 @@ func (r *Reader) Next() (*Event, bool, error) {
 
 // ordinary recognises an event that lies whole in the chunk and is spelled as nearly all are: perhaps a line with its
 // name, one with its data, and a blank one, which end in LF. It does what any would do with it, only faster.
-func (r *Reader) ordinary() (ok bool) {
-	p, at := r.p, r.pos
+func (r *Reader) ordinary() bool {
+	p := r.p[r.pos:]
 	if len(p) > r.room() {
 		return false
 	}
-	if r.cr < at {
-		r.cr = index(p, at, '\r')
-	}
-	var name, data []byte
-	if head := len(r.usual); head > 0 && bytes.HasPrefix(p[at:], r.usual) {
-		name, at = p[at+len(eventField):at+head-len("\n"+dataField)], at+head
-	} else if name, at, ok = r.ordinaryHead(at); !ok {
+	var name []byte
+	from := len(r.usual)
+	if from > 0 && bytes.HasPrefix(p, r.usual) {
+		name = p[len(eventField) : from-len("\n"+dataField)]
+	} else if name, from = r.ordinaryHead(p); from == 0 {
 		return false
 	}
-	if data, at, ok = r.ordinaryLine(at); ok && at < len(p) && p[at] == '\n' {
-		r.ev.Name, r.ev.Data, r.ev.Bare = name, data, false
-		r.pos = at + 1
-		return true
+	data := p[from:]
+	to := bytes.IndexByte(data, '\n')
+	if to < 0 || to+1 == len(data) || data[to+1] != '\n' || bytes.IndexByte(data[:to], '\r') >= 0 {
+		return false
 	}
-	r.lf = -1 // it may be behind pos no longer
-	return false
+	r.ev.Name, r.ev.Data, r.ev.Bare = name, data[:to], false
+	r.pos += from + to + len("\n\n")
+	return true
 }
 
-// ordinaryHead is what stands in front of an event's data: perhaps a line with its name, and the field.
-func (r *Reader) ordinaryHead(from int) (name []byte, next int, ok bool) {
-	next = from
-	if begins(r.p[next:], eventField) {
-		if name, next, ok = r.ordinaryLine(next + len(eventField)); !ok {
-			return nil, from, false
+// ordinaryHead is what stands in front of an event's data, perhaps a line with its name, and the field; size is 0 for
+// anything else.
+func (r *Reader) ordinaryHead(p []byte) (name []byte, size int) {
+	if begins(p, eventField) {
+		to := bytes.IndexByte(p, '\n')
+		if to < 0 || bytes.IndexByte(p[:to], '\r') >= 0 {
+			return nil, 0
 		}
+		name, size = p[len(eventField):to], to+1
 	}
-	if !begins(r.p[next:], dataField) {
-		r.lf = -1
-		return nil, from, false
+	if !begins(p[size:], dataField) {
+		return nil, 0
 	}
-	next += len(dataField)
-	if name != nil && next-from <= usualBytesMax {
-		r.usual = append(r.usual[:0], r.p[from:next]...)
+	size += len(dataField)
+	if name != nil && size <= usualBytesMax {
+		r.usual = append(r.usual[:0], p[:size]...)
 	}
-	return name, next, true
-}
-
-// ordinaryLine is p from a place up to the next LF, and the place behind that; ok is false when there is a CR before.
-func (r *Reader) ordinaryLine(from int) (line []byte, next int, ok bool) {
-	if r.lf < from {
-		r.lf = index(r.p, from, '\n')
-	}
-	if r.lf == len(r.p) || r.cr < r.lf {
-		return nil, from, false
-	}
-	return r.p[from:r.lf], r.lf + 1, true
+	return name, size
 }
 
 func begins(p []byte, field string) bool {

@@ -108,7 +108,7 @@ func has(p []byte, at int, want string) bool {
 
 // closes reports whether p is the two closing braces and nothing else but space. The provider pads its events.
 func closes(p []byte) bool {
-	if !bytes.HasPrefix(p, twoBraces) {
+	if !has(p, 0, "}}") {
 		return false
 	}
 	for _, c := range p[2:] {
@@ -120,5 +120,3 @@ func closes(p []byte) bool {
 	}
 	return true
 }
-
-var twoBraces = []byte("}}")
