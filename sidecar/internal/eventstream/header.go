@@ -40,7 +40,7 @@ func (r *Reader) read(frame []byte) error {
 	end := preludeBytes + int(binary.BigEndian.Uint32(frame[4:]))
 	headers, payload := body[preludeBytes:end], body[end:]
 	if len(headers) > 0 && bytes.Equal(headers, r.heads) { // nearly always: they are those of the event before
-		r.ev = Event{Name: r.event, Data: payload}
+		r.ev.Name, r.ev.Data = r.event, payload
 		return nil
 	}
 	h, err := readHead(headers)

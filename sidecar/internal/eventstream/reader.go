@@ -108,6 +108,9 @@ func (r *Reader) frame() ([]byte, error) {
 			r.part = nil
 		}
 	}
+	if len(r.p) == 0 && !r.ended {
+		return nil, nil
+	}
 	if len(r.part) == 0 {
 		n, err := frameLen(r.p)
 		switch {
