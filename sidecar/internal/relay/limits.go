@@ -23,6 +23,10 @@ const (
 	recvBufferBytes = 32 << 10
 	// batchBytes is how much one write to the caller gathers of what has already arrived.
 	batchBytes = 4 << 10
+	// smallBytes is the buffer that each stream has for itself, enough for an ordinary chunk.
+	smallBytes = 768
+	// envelopeBytes is about what a translation puts around the text of an event. It is no bound.
+	envelopeBytes = 256
 	// sendBytesMax is how much of a request is copied behind its head so that both leave in one write.
 	sendBytesMax = 16 << 10
 	// keptBufferBytes is the largest buffer that is kept for reuse.
