@@ -81,6 +81,12 @@ type Replayer interface {
 	Replay(r *exchange.Request, body []byte, u exchange.Usage) Stream
 }
 
+// Marker is an Adapter some of whose deployments have to be told what is worth keeping in a cache, by cache_control on
+// parts of the content. Others keep what they like, and many refuse the mark.
+type Marker interface {
+	Marks(d *exchange.Deployment) bool
+}
+
 // Face is an adapter towards callers of another dialect, before one towards OpenAI-dialect callers.
 type Face interface {
 	Adapter

@@ -3,6 +3,8 @@
 package bedrock
 
 import (
+	"strings"
+
 	"github.com/sluice-gateway/sluice/sidecar/internal/adapter"
 	"github.com/sluice-gateway/sluice/sidecar/internal/exchange"
 )
@@ -16,6 +18,7 @@ var _ interface {
 	adapter.Adapter
 	adapter.Chooser
 	adapter.Speaker
+	adapter.Marker
 } = (*Adapter)(nil)
 
 // New returns the adapter.
@@ -33,6 +36,9 @@ func (*Adapter) Speak(dialect exchange.Dialect, d *exchange.Deployment) adapter.
 	}
 	return claude().Speak(dialect, d)
 }
+
+// Marks implements adapter.Marker: Nova keeps a prompt up to a cache point (AWS docs: Prompt caching).
+func (*Adapter) Marks(d *exchange.Deployment) bool { return isNova(d.Base()) }
 
 // Request builds the provider's request, without the credentials. A field that Bedrock has no counterpart for fails with
 // FailUnsupported, a malformed one with FailRequest; Param is its path, such as messages[2].content[0]. Fields that only
@@ -89,3 +95,6 @@ func path(model, verb string) string {
 	}
 	return string(append(append(b, '/'), verb...))
 }
+
+// isNova reports whether a model's id tells that it is one of Amazon's Nova.
+func isNova(base string) bool { return strings.Contains(base, "amazon.nova") }

@@ -115,11 +115,11 @@ func (t *translation) think() *exchange.Failure {
 	switch {
 	case strings.Contains(t.model, "openai.gpt-oss"):
 		t.extra = `{"reasoning_effort":"` + ofThree + `"}`
-	case strings.Contains(t.model, "amazon.nova") && ofThree == "high" && t.Temperature.Raw != "":
+	case isNova(t.model) && ofThree == "high" && t.Temperature.Raw != "":
 		return t.Cannot("reasoning_effort", "this model takes no temperature when it thinks as much as it can")
-	case strings.Contains(t.model, "amazon.nova") && ofThree == "high" && t.TopP.Raw != "":
+	case isNova(t.model) && ofThree == "high" && t.TopP.Raw != "":
 		return t.Cannot("reasoning_effort", "this model takes no top_p when it thinks as much as it can")
-	case strings.Contains(t.model, "amazon.nova"):
+	case isNova(t.model):
 		t.extra = `{"reasoningConfig":{"type":"enabled","maxReasoningEffort":"` + ofThree + `"}}`
 	default:
 		t.output = append(adapter.Comma(t.output, 0), `"effort":"`+effort+`"`...)

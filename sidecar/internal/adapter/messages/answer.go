@@ -33,7 +33,7 @@ func (f Face) Stream(r *exchange.Request, a adapter.Annotate) adapter.Stream {
 
 // Request implements adapter.Adapter.
 func (f Face) Request(r *exchange.Request, d *exchange.Deployment, secret []byte) (adapter.Call, *exchange.Failure) {
-	if marked(r, d) {
+	if f.marked(r, d) {
 		own := *r
 		var failure *exchange.Failure
 		if own.Body, failure = inChat(r.Native, r.AllowDropped, true); failure != nil {
@@ -45,10 +45,11 @@ func (f Face) Request(r *exchange.Request, d *exchange.Deployment, secret []byte
 	return call, asSent(failure)
 }
 
-// marked reports whether the request says what is worth keeping in a cache to a deployment that has to be told. Others keep
-// what they like, and many refuse marks; what has none is not translated twice.
-func marked(r *exchange.Request, d *exchange.Deployment) bool {
-	return d.Provider == "bedrock" && strings.Contains(d.Base(), "amazon.nova") && bytes.Contains(r.Native, []byte(`"cache_control"`))
+// marked reports whether the request says what is worth keeping in a cache to a deployment that has to be told. What has no
+// mark is not translated twice.
+func (f Face) marked(r *exchange.Request, d *exchange.Deployment) bool {
+	m, ok := f.Adapter.(adapter.Marker)
+	return ok && m.Marks(d) && bytes.Contains(r.Native, []byte(`"cache_control"`))
 }
 
 // Failure implements adapter.Adapter.

@@ -130,7 +130,7 @@ func (c *chat) member(name string, v gjson.Result) *exchange.Failure {
 			return unsupported(name, "%s is not supported here", name)
 		}
 	case "system", "messages": // see Chat
-	case "cache_control", "diagnostics": // hints, see marked
+	case "cache_control", "diagnostics": // hints, see Face.marked
 	default:
 		return unsupported(name, "%s is not supported here", name)
 	}
