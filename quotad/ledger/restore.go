@@ -163,8 +163,8 @@ func (l *Ledger) Learn(scope, owner string, hourMS, cost int64) {
 // Learning says whether Learn has any effect now.
 func (l *Ledger) Learning() bool { return l.now < l.restored.LearnUntilMS }
 
-// periodOf finds the budget period that an hour lies in for sure; nil for none. A period's length is known to the hour,
-// since clocks are set forward and back.
+// periodOf finds the budget period that an hour's usage counts in; nil for none. An hour that lies in two months, of which
+// both are open, counts in the later: what is granted from is rather thought to be spent than free.
 func (l *Ledger) periodOf(scope, owner string, hourMS int64) *pool {
 	i, ok := slices.BinarySearchFunc(l.byName, Spec{Scope: scope, Owner: owner, Kind: Money}, func(r *resource, s Spec) int {
 		return cmp.Or(cmp.Compare(r.spec.Scope, s.Scope), cmp.Compare(r.spec.Owner, s.Owner), cmp.Compare(r.spec.Kind, s.Kind))
@@ -172,13 +172,28 @@ func (l *Ledger) periodOf(scope, owner string, hourMS int64) *pool {
 	if !ok {
 		return nil
 	}
-	for _, p := range l.byName[i].pools {
-		begins := p.endsMS - daysIn(p.period)*dayMS + hourInMS
-		if hourMS >= begins && hourMS+hourInMS <= p.endsMS {
+	for r, n := l.byName[i], len(l.byName[i].pools)-1; n >= 0; n-- {
+		if p := r.pools[n]; hourMS+hourInMS > r.begins(n) && hourMS < p.endsMS {
 			return p
 		}
 	}
 	return nil
+}
+
+// begins is when a budget's period of that index begins: where the one before ends. Where that is not known, its length
+// is, but for the hour by which clocks are set forward or back: it is taken to have begun early.
+func (r *resource) begins(n int) int64 {
+	p, shift := r.pools[n], hourInMS
+	if zone(r.spec.Timezone) == "" {
+		shift = 0
+	}
+	usual := p.endsMS - daysIn(p.period)*dayMS
+	if n > 0 {
+		if before := r.pools[n-1].endsMS; before >= usual-shift && before <= usual+shift {
+			return before
+		}
+	}
+	return usual - shift
 }
 
 const (

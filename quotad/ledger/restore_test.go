@@ -39,6 +39,7 @@ type recovery struct {
 	saved   records  // the backup
 	usage   int64    // in it
 	resumed Restored // with it
+	hourMS  int64    // in which all of it is spent
 }
 
 type served struct{ at, n int64 }
@@ -52,7 +53,7 @@ const (
 )
 
 func newRecovery(t *rapid.T) *recovery {
-	r := &recovery{t: t, l: New(recoveryConfig)}
+	r := &recovery{t: t, l: New(recoveryConfig), hourMS: rapid.SampledFrom([]int64{0, dayMS, 30*dayMS - hourInMS}).Draw(t, "hour")}
 	r.l.OpenPeriods([]Period{{Period: 202611, EndsMS: 30 * dayMS}})
 	must(t, r.l.Define(1, []Spec{
 		{Scope: "team", Owner: "t", Kind: Money, Limit: recoveryCap, Hard: true},
@@ -135,7 +136,7 @@ func (r *recovery) spend(h *honest, part int64) {
 	more := max(0, h.money()*part/100)
 	h.budget.Spent += more
 	r.spent, r.since = r.spent+n+more, r.since+n+more
-	r.l.Learn("team", "t", dayMS, n+more)
+	r.l.Learn("team", "t", r.hourMS, n+more)
 	if n := h.tokens() * part / 100; n > 0 && r.l.Now() < h.usable {
 		h.bucket.Spent += n
 		r.served = append(r.served, served{r.l.Now(), n})
@@ -215,7 +216,7 @@ func (r *recovery) restore(ends bool) {
 	l := New(recoveryConfig)
 	must(r.t, r.saved.load(l))
 	l.Resume(r.resumed)
-	l.Recall("team", "t", dayMS, r.usage)
+	l.Recall("team", "t", r.hourMS, r.usage)
 	l.Restore(max(r.l.Restored().Epoch, r.resumed.Epoch)+1, now)
 	r.l = l
 	must(r.t, l.Check())
@@ -229,7 +230,7 @@ func (r *recovery) restore(ends bool) {
 			h.want = min(h.want, 5)
 			r.exchange(h, false)
 		}
-		l.Learn("team", "t", dayMS, again/3+1)
+		l.Learn("team", "t", r.hourMS, again/3+1)
 		must(r.t, l.Check())
 		r.check()
 	}
@@ -244,6 +245,47 @@ func TestDaysIn(t *testing.T) {
 		if got := daysIn(period); got != want {
 			t.Errorf("%d: got %d, want %d", period, got, want)
 		}
+	}
+}
+
+// TestHoursOfMonths: from its first hour to its last a month's usage is that month's, wherever it is counted.
+func TestHoursOfMonths(t *testing.T) {
+	const november, december = 202611, 202612
+	for name, c := range map[string]struct {
+		zone          string
+		first, second int64 // when November and December end; 0: December is not open
+		hour          int64
+		want          uint32
+	}{
+		"the first hour":                {first: 30 * dayMS, hour: 0, want: november},
+		"the hour before":               {first: 30 * dayMS, hour: -hourInMS},
+		"the last hour":                 {first: 30 * dayMS, hour: 30*dayMS - hourInMS, want: november},
+		"the hour behind":               {first: 30 * dayMS, hour: 30 * dayMS},
+		"the next month's first":        {first: 30 * dayMS, second: 61 * dayMS, hour: 30 * dayMS, want: december},
+		"the last before the next":      {first: 30 * dayMS, second: 61 * dayMS, hour: 30*dayMS - hourInMS, want: november},
+		"clocks set back":               {zone: "America/New_York", first: 30*dayMS + hourInMS, hour: 0, want: november},
+		"clocks set forward":            {zone: "Europe/Berlin", first: 30*dayMS - hourInMS, hour: 0, want: november},
+		"set back, next":                {zone: "America/New_York", first: 30*dayMS + hourInMS, second: 61*dayMS + hourInMS, hour: 30 * dayMS, want: november},
+		"an hour of two months":         {zone: "Asia/Kolkata", first: 30*dayMS - hourInMS/2, second: 61*dayMS - hourInMS/2, hour: 30*dayMS - hourInMS, want: december},
+		"of two, the next not open yet": {zone: "Asia/Kolkata", first: 30*dayMS - hourInMS/2, hour: 30*dayMS - hourInMS, want: november},
+		"from another zone":             {zone: "Asia/Kolkata", first: 30*dayMS + 8*hourInMS, second: 61 * dayMS, hour: 30 * dayMS, want: december},
+		"a month that was never open":   {first: 30 * dayMS, second: 61 * dayMS, hour: 62 * dayMS},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := New(Config{})
+			must(t, l.Define(1, []Spec{{Scope: "team", Owner: "t", Kind: Money, Limit: 9, Hard: true, Timezone: c.zone}}, Fairness{}))
+			l.OpenPeriods([]Period{{Timezone: c.zone, Period: november, EndsMS: c.first}})
+			if c.second > 0 {
+				l.OpenPeriods([]Period{{Timezone: c.zone, Period: december, EndsMS: c.second}})
+			}
+			got := uint32(0)
+			if p := l.periodOf("team", "t", c.hour); p != nil {
+				got = p.period
+			}
+			if got != c.want {
+				t.Errorf("got %d, want %d", got, c.want)
+			}
+		})
 	}
 }
 
