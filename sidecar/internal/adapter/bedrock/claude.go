@@ -1,6 +1,7 @@
 package bedrock
 
 import (
+	"bytes"
 	"encoding/base64"
 	"strings"
 
@@ -69,6 +70,9 @@ func chunk(name, data []byte) ([]byte, *exchange.Failure) {
 	inner, err := base64.StdEncoding.DecodeString(gjson.GetBytes(data, "bytes").Str)
 	if err != nil {
 		return nil, adapter.InvalidAnswer("an event of the provider's stream is not base64")
+	}
+	if bytes.IndexByte(inner, '\n') >= 0 && !adapter.Valid(inner) { // a frame is one event: no lines are glued in it
+		return nil, adapter.InvalidAnswer("an event of the provider's stream is not JSON")
 	}
 	return inner, nil
 }
